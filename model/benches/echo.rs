@@ -1,0 +1,29 @@
+//! Frame synthesis. Budget: one Table I frame for all nodes in under 1 ms on one core.
+//!
+//! The floor is the noise: K M L = 3000 complex Gaussians, some 10 ns per real draw, 60 us.
+
+use model::scenario::ring;
+use model::{EchoSource, Scenario};
+
+fn main() {
+    divan::main();
+}
+
+#[divan::bench(args = [3, 8, 16])]
+fn one_frame_for_all_nodes(bencher: divan::Bencher, count: usize) {
+    let paper = Scenario::default();
+    let scenario = if count == 3 { paper } else { ring(&paper, count).expect("a ring of this size exists") };
+    let source = EchoSource::new(&scenario).expect("the scenario is valid");
+    let target = source.target_m(0);
+    let mut frame = 0;
+    bencher.bench_local(|| {
+        frame += 1;
+        (0..count).map(|l| source.frame(l, frame, target)).collect::<Vec<_>>()
+    });
+}
+
+#[divan::bench(args = [3, 8])]
+fn build_the_system(count: usize) -> model::System {
+    let scenario = ring(&Scenario::default(), count).expect("a ring of this size exists");
+    model::System::new(&scenario).expect("the scenario is valid")
+}

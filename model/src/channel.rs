@@ -1,0 +1,125 @@
+//! BS-IRS channels and the gain of the echo.
+//!
+//! Eq. (1): `H_k = sum_r alpha_kr a(phi_kr, N) a(theta_kr, N_t)^H`. The paper gives no gain
+//! for this hop; ours is free space, `lambda / (4 pi d)`, split over the R_k paths with
+//! complex Gaussian coefficients of variance `1 / R_k`.
+//! Eq. (3): `|alpha_lk| = sqrt(lambda^2 kappa / (64 pi^3 d_k^2 d_l^2))`, times a phase that nobody knows.
+
+use std::f64::consts::{FRAC_PI_2, PI, TAU};
+
+use num_complex::Complex64;
+use rand::RngExt;
+use rand::seq::SliceRandom;
+
+use crate::algebra::{CMatrix, unit_phasor};
+use crate::array::UniformLinearArray;
+use crate::geometry::{Point, Pose, bearing_rad, wrap_angle};
+use crate::random::{Purpose, complex_normal, stream};
+use crate::scenario::{PathAngles, Scenario};
+
+/// One propagation path between BS and IRS.
+struct Path {
+    gain: Complex64,
+    arrival_rad: f64,
+    departure_rad: f64,
+}
+
+/// The true BS-IRS channels of a scenario, N x N_t each.
+pub fn base_station_channels(scenario: &Scenario) -> Vec<CMatrix> {
+    (0..scenario.irs.len()).map(|k| base_station_channel(scenario, k)).collect()
+}
+
+fn base_station_channel(scenario: &Scenario, k: usize) -> CMatrix {
+    let spacing_wavelengths = scenario.signal.spacing_wavelengths;
+    let irs = UniformLinearArray { elements: scenario.surface.elements, spacing_wavelengths };
+    let base = UniformLinearArray { elements: scenario.base_station.antennas, spacing_wavelengths };
+    paths(scenario, k).iter().fold(CMatrix::zeros(irs.elements, base.elements), |sum, path| {
+        sum + (irs.steering(path.arrival_rad) * base.steering(path.departure_rad).adjoint()) * path.gain
+    })
+}
+
+fn paths(scenario: &Scenario, k: usize) -> Vec<Path> {
+    let count = scenario.paths(k);
+    let free_space = free_space_gain(scenario.signal.wavelength_m, base_distance_m(scenario, k));
+    let mut gains = stream(scenario.seed, Purpose::ChannelGains, [k as u64, 0]);
+    path_angles(scenario, k)
+        .into_iter()
+        .enumerate()
+        .map(|(r, (arrival_rad, departure_rad))| {
+            let scattered = complex_normal(&mut gains, 1.0 / count as f64);
+            let steady = unit_phasor(gains.random_range(0.0..TAU)) / (count as f64).sqrt();
+            let gain = match scenario.path_angles(k) {
+                PathAngles::Random => scattered,
+                PathAngles::DftGrid => steady,
+                PathAngles::LineOfSight if r == 0 => steady,
+                PathAngles::LineOfSight => scattered,
+            };
+            Path { gain: gain * free_space, arrival_rad, departure_rad }
+        })
+        .collect()
+}
+
+/// (arrival at the IRS, departure from the BS) of every path.
+fn path_angles(scenario: &Scenario, k: usize) -> Vec<(f64, f64)> {
+    let count = scenario.paths(k);
+    let mut angles = stream(scenario.seed, Purpose::ChannelAngles, [k as u64, 0]);
+    let mut random: Vec<(f64, f64)> = (0..count)
+        .map(|_| (angles.random_range(-FRAC_PI_2..FRAC_PI_2), angles.random_range(-FRAC_PI_2..FRAC_PI_2)))
+        .collect();
+    match scenario.path_angles(k) {
+        PathAngles::Random => random,
+        PathAngles::LineOfSight => {
+            random[0] = line_of_sight(scenario, k);
+            random
+        }
+        PathAngles::DftGrid => {
+            let first = (0..k).map(|j| scenario.paths(j)).sum::<usize>();
+            let bins = shuffled_base_bins(scenario);
+            let spacing = scenario.signal.spacing_wavelengths;
+            (0..count)
+                .map(|r| {
+                    let arrival = grid_angle_rad(r, scenario.surface.elements, spacing);
+                    let bin = bins[(first + r) % bins.len()];
+                    (arrival, grid_angle_rad(bin, scenario.base_station.antennas, spacing))
+                })
+                .collect()
+        }
+    }
+}
+
+fn line_of_sight(scenario: &Scenario, k: usize) -> (f64, f64) {
+    let base = scenario.base_station.position();
+    let pose = scenario.pose(k);
+    let departure =
+        wrap_angle(bearing_rad(base, pose.position_m) - scenario.base_station.broadside_deg.to_radians());
+    (pose.local_angle_rad(base), departure)
+}
+
+/// DFT bins of the BS array in an order common to all IRSs, so that none is used twice.
+fn shuffled_base_bins(scenario: &Scenario) -> Vec<usize> {
+    let mut bins: Vec<usize> = (0..scenario.base_station.antennas).collect();
+    bins.shuffle(&mut stream(scenario.seed, Purpose::ChannelAngles, [u64::MAX, 0]));
+    bins
+}
+
+/// Angle at which the steering vector of `elements` equals DFT column `bin`.
+fn grid_angle_rad(bin: usize, elements: usize, spacing_wavelengths: f64) -> f64 {
+    let cycles = bin as f64 / elements as f64;
+    let centred = if cycles >= 0.5 { cycles - 1.0 } else { cycles };
+    (centred / spacing_wavelengths).clamp(-1.0, 1.0).asin()
+}
+
+fn base_distance_m(scenario: &Scenario, k: usize) -> f64 {
+    scenario.pose(k).distance_m(scenario.base_station.position())
+}
+
+/// Free-space amplitude gain over `distance_m`.
+pub fn free_space_gain(wavelength_m: f64, distance_m: f64) -> f64 {
+    wavelength_m / (4.0 * PI * distance_m)
+}
+
+/// |alpha_lk| of Eq. (3).
+pub fn echo_gain(wavelength_m: f64, rcs_m2: f64, sensor: &Pose, reflector: &Pose, target_m: Point) -> f64 {
+    let (d_l, d_k) = (sensor.distance_m(target_m), reflector.distance_m(target_m));
+    (wavelength_m.powi(2) * rcs_m2 / (64.0 * PI.powi(3))).sqrt() / (d_k * d_l)
+}

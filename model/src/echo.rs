@@ -1,0 +1,217 @@
+//! Synthetic echoes: what the sensors of each IRS receive in a frame.
+//!
+//! Eq. (7) on subcarriers: `Y_l(f) = sum_k alpha_lk a(theta_l) a(theta_k)^H S_k X_k(f) exp(-j 2 pi f tau_lk) + N_l(f)`,
+//! with the known BS-IRS delay removed. A path's phase is uniform, unknown, and holds over a
+//! coherent interval. Off by default, what the paper idealises away:
+//! - *leakage*: beams made from an erroneous channel estimate, so that IRS k also radiates the
+//!   streams meant for the others;
+//! - *clock offset*: each node's time is off by a constant;
+//! - *fluctuating cross-section*: Swerling I per path;
+//! - *second-order reflections*: waves that pass from one IRS to another on their way to the
+//!   target or on their way back, over a line-of-sight channel of free-space gain.
+//!
+//! Only the echo source knows the truth; estimators get a [`System`].
+
+use std::f64::consts::TAU;
+
+use num_complex::Complex64;
+use rand::RngExt;
+use rand_distr::{Exp1, StandardNormal};
+
+use crate::algebra::{CMatrix, CVector, unit_phasor};
+use crate::beamforming::apply_phases;
+use crate::channel::free_space_gain;
+use crate::geometry::{Point, cascade_delay_s};
+use crate::random::{Purpose, Stream, stream};
+use crate::scenario::{CrossSection, Motion, Scenario, ScenarioError};
+use crate::system::{Illumination, System};
+use crate::units::SPEED_OF_LIGHT_M_S;
+
+/// Draws the frames of a scenario.
+#[derive(Debug, Clone)]
+pub struct EchoSource {
+    scenario: Scenario,
+    system: System,
+    /// What IRS k truly radiates of the streams of IRS j: `Theta_k H_k W_j`, indexed [k][j].
+    radiated: Vec<Vec<CMatrix>>,
+    phases: Vec<CVector>,
+    clock_offset_s: Vec<f64>,
+}
+
+/// A wave that reaches the sensors of one node on the streams of IRS `stream`.
+struct Wave {
+    stream: usize,
+    gain: Complex64,
+    /// Response across the sensors.
+    arrival: CVector,
+    /// Content per stream, `a^H S`.
+    content: CVector,
+    delay_s: f64,
+}
+
+impl EchoSource {
+    /// The source of a scenario.
+    pub fn new(scenario: &Scenario) -> Result<Self, ScenarioError> {
+        let system = System::new(scenario)?;
+        let illumination = Illumination::new(scenario)?;
+        let leaky = scenario.imperfections.channel_error > 0.0;
+        let count = scenario.irs.len();
+        let radiated = (0..count)
+            .map(|k| {
+                let reflect = |j: usize| {
+                    let incident = &illumination.channels[k] * &illumination.beams[j];
+                    apply_phases(&illumination.phases[k], &incident)
+                };
+                // Without channel error the streams of the others are zero but for rounding.
+                (0..count).map(|j| if leaky || j == k { reflect(j) } else { CMatrix::zeros(0, 0) }).collect()
+            })
+            .collect();
+        let mut clocks = stream(scenario.seed, Purpose::ClockOffset, [0, 0]);
+        let deviation = scenario.imperfections.clock_offset_s;
+        let clock_offset_s =
+            (0..count).map(|_| deviation * clocks.sample::<f64, _>(StandardNormal)).collect();
+        Ok(Self { scenario: scenario.clone(), system, radiated, phases: illumination.phases, clock_offset_s })
+    }
+
+    /// What the estimators may know.
+    pub fn system(&self) -> &System {
+        &self.system
+    }
+
+    /// Clock offset of node `l`.
+    pub fn clock_offset_s(&self, l: usize) -> f64 {
+        self.clock_offset_s[l]
+    }
+
+    fn interval(&self, frame: u64) -> u64 {
+        frame / self.scenario.signal.coherent_frames
+    }
+
+    /// Where the target is in a frame.
+    pub fn target_m(&self, frame: u64) -> Point {
+        match self.scenario.target.motion {
+            Motion::Fixed { position_m } => Point::from(position_m),
+            Motion::Random => {
+                let mut draw = stream(self.scenario.seed, Purpose::Target, [self.interval(frame), 0]);
+                self.scenario.coverage.at(draw.random(), draw.random())
+            }
+        }
+    }
+
+    /// What node `l` receives in `frame` from a target at `target_m`: M sensors x L subcarriers.
+    pub fn frame(&self, l: usize, frame: u64, target_m: Point) -> CMatrix {
+        let mut received = self.noise(l, frame);
+        for wave in self.waves(l, frame, target_m) {
+            self.add(&mut received, &wave);
+        }
+        received
+    }
+
+    /// A frame without a target: noise only.
+    pub fn noise(&self, l: usize, frame: u64) -> CMatrix {
+        let mut noise = stream(self.scenario.seed, Purpose::Noise, [l as u64, frame]);
+        let deviation = (self.system.noise_power_w / 2.0).sqrt();
+        let mut draw = || deviation * noise.sample::<f64, _>(StandardNormal);
+        CMatrix::from_fn(self.system.sensors, self.system.subcarriers, |_, _| Complex64::new(draw(), draw()))
+    }
+
+    fn waves(&self, l: usize, frame: u64, target_m: Point) -> Vec<Wave> {
+        let count = self.system.irs_count();
+        let arrival = self.system.sensor_array().steering(self.system.irs[l].pose.local_angle_rad(target_m));
+        let mut waves = Vec::with_capacity(count);
+        for k in 0..count {
+            let gain = self.path_gain(l, k, frame, target_m);
+            let delay_s = self.delay_s(l, k, target_m);
+            let steering = self.departure(k, target_m);
+            for j in (0..count).filter(|&j| !self.radiated[k][j].is_empty()) {
+                let content = self.radiated[k][j].tr_mul(&steering.conjugate());
+                waves.push(Wave { stream: j, gain, arrival: arrival.clone(), content, delay_s });
+            }
+        }
+        if self.scenario.imperfections.second_order_reflections {
+            self.second_order(l, frame, target_m, &arrival, &mut waves);
+        }
+        waves
+    }
+
+    fn departure(&self, k: usize, target_m: Point) -> CVector {
+        self.system.element_array().steering(self.system.irs[k].pose.local_angle_rad(target_m))
+    }
+
+    fn delay_s(&self, l: usize, k: usize, target_m: Point) -> f64 {
+        cascade_delay_s(&self.system.irs[l].pose, &self.system.irs[k].pose, target_m) + self.clock_offset_s[l]
+    }
+
+    /// alpha_lk with its phase and, where it fluctuates, its cross-section.
+    fn path_gain(&self, l: usize, k: usize, frame: u64, target_m: Point) -> Complex64 {
+        let path = (l * self.system.irs_count() + k) as u64;
+        let at = [self.interval(frame), path];
+        let mut phase: Stream = stream(self.scenario.seed, Purpose::PathPhase, at);
+        let fluctuation = match self.scenario.imperfections.cross_section {
+            CrossSection::Constant => 1.0,
+            CrossSection::Swerling1 => {
+                stream(self.scenario.seed, Purpose::CrossSection, at).sample::<f64, _>(Exp1).sqrt()
+            }
+        };
+        unit_phasor(phase.random_range(0.0..TAU)) * self.system.echo_gain(l, k, target_m) * fluctuation
+    }
+
+    /// Line-of-sight channel from IRS `from` to an array of IRS `to`: (gain, angle at `to`, angle at `from`, delay).
+    fn between(&self, from: usize, to: usize) -> (f64, f64, f64, f64) {
+        let (a, b) = (&self.system.irs[from].pose, &self.system.irs[to].pose);
+        let distance = a.distance_m(b.position_m);
+        let gain = free_space_gain(self.system.wavelength_m, distance);
+        let (at_to, at_from) = (b.local_angle_rad(a.position_m), a.local_angle_rad(b.position_m));
+        (gain, at_to, at_from, distance / SPEED_OF_LIGHT_M_S)
+    }
+
+    fn second_order(&self, l: usize, frame: u64, target_m: Point, arrival: &CVector, waves: &mut Vec<Wave>) {
+        let elements = self.system.element_array();
+        let count = self.system.irs_count();
+        for (k, j) in (0..count).flat_map(|k| (0..count).map(move |j| (k, j))).filter(|(k, j)| k != j) {
+            // BS -> IRS k -> IRS j -> target -> sensors of l.
+            let (gain, at_j, at_k, extra_s) = self.between(k, j);
+            let bounce = apply_phases(
+                &self.phases[j],
+                &(elements.steering(at_j) * elements.steering(at_k).ad_mul(&self.radiated[k][k])),
+            );
+            waves.push(Wave {
+                stream: k,
+                gain: self.path_gain(l, j, frame, target_m) * gain,
+                arrival: arrival.clone(),
+                content: bounce.tr_mul(&self.departure(j, target_m).conjugate()),
+                delay_s: self.delay_s(l, j, target_m) + extra_s,
+            });
+            if j == l {
+                continue;
+            }
+            // BS -> IRS k -> target -> IRS j -> sensors of l.
+            let (gain, at_l, at_j, extra_s) = self.between(j, l);
+            let caught = self.phases[j].component_mul(&self.departure(j, target_m));
+            let through = elements.steering(at_j).dotc(&caught);
+            waves.push(Wave {
+                stream: k,
+                gain: self.path_gain(j, k, frame, target_m) * gain * through,
+                arrival: self.system.sensor_array().steering(at_l),
+                content: self.radiated[k][k].tr_mul(&self.departure(k, target_m).conjugate()),
+                delay_s: self.delay_s(j, k, target_m) - self.clock_offset_s[j]
+                    + self.clock_offset_s[l]
+                    + extra_s,
+            });
+        }
+    }
+
+    /// Adds `gain a (content^T X(f)) exp(-j 2 pi f tau)` on the subcarriers of the wave's streams.
+    fn add(&self, received: &mut CMatrix, wave: &Wave) {
+        let waveform = &self.system.irs[wave.stream].waveform;
+        let phasors = self.system.delay_phasors(wave.stream, wave.delay_s);
+        for ((&subcarrier, code), phasor) in
+            waveform.subcarriers.iter().zip(waveform.codes.column_iter()).zip(phasors)
+        {
+            let symbol = wave.gain * phasor * wave.content.dot(&code);
+            for (out, a) in received.column_mut(subcarrier).iter_mut().zip(wave.arrival.iter()) {
+                *out += symbol * a;
+            }
+        }
+    }
+}

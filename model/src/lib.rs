@@ -1,0 +1,22 @@
+//! The multi-IRS sensing system as mathematics: geometry, arrays, channels, waveforms, echoes and
+//! Fisher information (Sections II and III of the paper). No I/O, no clock, no log, no async.
+
+pub mod algebra;
+pub mod array;
+pub mod beamforming;
+pub mod channel;
+pub mod echo;
+pub mod fisher;
+pub mod geometry;
+pub mod random;
+pub mod scenario;
+pub mod system;
+pub mod units;
+pub mod waveform;
+
+pub use algebra::{CMatrix, CVector};
+pub use echo::EchoSource;
+pub use fisher::{Gain, Information, Scheme};
+pub use geometry::{Point, Pose};
+pub use scenario::Scenario;
+pub use system::{RankCase, System};

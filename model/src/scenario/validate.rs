@@ -1,0 +1,180 @@
+//! What a scenario may say.
+
+use std::fmt::Display;
+
+use super::{Motion, Phases, Scenario};
+use crate::geometry::Point;
+
+/// Closest that a target may come to an IRS or the base station to an IRS.
+const CLOSEST_M: f64 = 1.0;
+/// Largest array, frame or path count: far above any use, far below what exhausts memory.
+const LARGEST_COUNT: usize = 4096;
+
+/// A value that no experiment can have.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{key} = {value}: {rule}")]
+pub struct ScenarioError {
+    /// Key in the scenario file.
+    pub key: String,
+    /// The refused value.
+    pub value: String,
+    /// What is allowed.
+    pub rule: String,
+}
+
+impl ScenarioError {
+    /// A refusal of `value` for `key`.
+    pub fn new(key: impl Into<String>, value: impl Display, rule: impl Into<String>) -> Self {
+        Self { key: key.into(), value: value.to_string(), rule: rule.into() }
+    }
+}
+
+type Check = Result<(), ScenarioError>;
+
+impl Scenario {
+    /// Refuses impossible values; the error names key, value and allowed range.
+    pub fn validate(&self) -> Check {
+        self.validate_signal()?;
+        self.validate_counts()?;
+        self.validate_imperfections()?;
+        self.validate_places()?;
+        self.validate_streams()
+    }
+
+    fn validate_signal(&self) -> Check {
+        let s = &self.signal;
+        within("base_station.power_dbm", self.base_station.power_dbm, 0.0, 100.0)?;
+        within("base_station.broadside_deg", self.base_station.broadside_deg, -360.0, 360.0)?;
+        within("signal.wavelength_m", s.wavelength_m, 1e-6, 1e3)?;
+        within("signal.spacing_wavelengths", s.spacing_wavelengths, 0.01, 10.0)?;
+        within("signal.bandwidth_hz", s.bandwidth_hz, 1.0, 1e12)?;
+        within("signal.noise_dbm", s.noise_dbm, -300.0, 100.0)?;
+        within("target.rcs_dbsm", self.target.rcs_dbsm, -100.0, 100.0)?;
+        if s.coherent_frames == 0 {
+            return Err(ScenarioError::new("signal.coherent_frames", 0, "must be at least 1"));
+        }
+        Ok(())
+    }
+
+    fn validate_counts(&self) -> Check {
+        count("signal.subcarriers", self.signal.subcarriers)?;
+        count("base_station.antennas", self.base_station.antennas)?;
+        count("surface.elements", self.surface.elements)?;
+        count("surface.sensors", self.surface.sensors)?;
+        count("channel.paths", self.channel.paths)?;
+        for (k, irs) in self.irs.iter().enumerate() {
+            if let Some(paths) = irs.paths {
+                count(&format!("irs[{k}].paths"), paths)?;
+            }
+        }
+        if self.irs.is_empty() || self.irs.len() > 256 {
+            return Err(ScenarioError::new("irs", self.irs.len(), "must list between 1 and 256 IRSs"));
+        }
+        Ok(())
+    }
+
+    fn validate_imperfections(&self) -> Check {
+        within("imperfections.channel_error", self.imperfections.channel_error, 0.0, 10.0)?;
+        within("imperfections.clock_offset_s", self.imperfections.clock_offset_s, 0.0, 1.0)
+    }
+
+    fn validate_places(&self) -> Check {
+        let place = |key: &str, position: [f64; 2]| {
+            within(&format!("{key}[0]"), position[0], -1e6, 1e6)?;
+            within(&format!("{key}[1]"), position[1], -1e6, 1e6)
+        };
+        place("base_station.position_m", self.base_station.position_m)?;
+        place("coverage.min_m", self.coverage.min_m)?;
+        place("coverage.max_m", self.coverage.max_m)?;
+        for axis in 0..2 {
+            let (min, max) = (self.coverage.min_m[axis], self.coverage.max_m[axis]);
+            if max <= min {
+                let rule = format!("must be above coverage.min_m[{axis}] = {min}");
+                return Err(ScenarioError::new(format!("coverage.max_m[{axis}]"), max, rule));
+            }
+        }
+        if let Phases::Aligned { toward_m } = self.surface.phases {
+            place("surface.phases.aligned.toward_m", toward_m)?;
+        }
+        for (k, irs) in self.irs.iter().enumerate() {
+            place(&format!("irs[{k}].position_m"), irs.position_m)?;
+            place(&format!("irs[{k}].facing_m"), irs.facing_m)?;
+            self.validate_irs_place(k)?;
+        }
+        if let Motion::Fixed { position_m } = self.target.motion {
+            place("target.motion.fixed.position_m", position_m)?;
+            self.validate_target_place("target.motion.fixed.position_m", position_m)?;
+        }
+        Ok(())
+    }
+
+    fn validate_irs_place(&self, k: usize) -> Check {
+        let position = Point::from(self.irs[k].position_m);
+        let refuse = |rule: String| {
+            Err(ScenarioError::new(format!("irs[{k}].position_m"), show(self.irs[k].position_m), rule))
+        };
+        if self.irs[k].position_m == self.irs[k].facing_m {
+            return refuse("must differ from the point that the IRS faces".into());
+        }
+        if self.coverage.contains(position) {
+            return refuse("lies inside the coverage area, where a target could stand on it".into());
+        }
+        if (position - self.base_station.position()).norm() < CLOSEST_M {
+            return refuse(format!("must be at least {CLOSEST_M} m from the base station"));
+        }
+        match (0..k).find(|&j| self.irs[j].position_m == self.irs[k].position_m) {
+            Some(j) => refuse(format!("is where irs[{j}] already stands")),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses a target position that is not finite or stands on an IRS.
+    pub fn validate_target_place(&self, key: &str, position_m: [f64; 2]) -> Check {
+        for (k, irs) in self.irs.iter().enumerate() {
+            let distance = (Point::from(position_m) - Point::from(irs.position_m)).norm();
+            if distance.is_nan() || distance < CLOSEST_M {
+                let rule = format!("must be at least {CLOSEST_M} m from irs[{k}]");
+                return Err(ScenarioError::new(key, show(position_m), rule));
+            }
+        }
+        Ok(())
+    }
+
+    fn validate_streams(&self) -> Check {
+        let irs_count = self.irs.len();
+        let share = self.signal.subcarriers / irs_count;
+        let widest = (0..irs_count).map(|k| self.streams(k)).max().unwrap_or(0);
+        if widest > share {
+            let rule = format!(
+                "must be at least {} so that each of {irs_count} IRSs owns a subcarrier for each of {widest} streams",
+                widest * irs_count
+            );
+            return Err(ScenarioError::new("signal.subcarriers", self.signal.subcarriers, rule));
+        }
+        let ranks: usize = (0..irs_count).map(|k| self.streams(k)).sum();
+        if self.base_station.antennas < ranks {
+            let rule =
+                format!("zero-forcing needs at least {ranks}, the sum of the ranks of all BS-IRS channels");
+            return Err(ScenarioError::new("base_station.antennas", self.base_station.antennas, rule));
+        }
+        Ok(())
+    }
+}
+
+fn within(key: &str, value: f64, min: f64, max: f64) -> Check {
+    if value >= min && value <= max {
+        return Ok(());
+    }
+    Err(ScenarioError::new(key, value, format!("must be a number between {min} and {max}")))
+}
+
+fn count(key: &str, value: usize) -> Check {
+    if (1..=LARGEST_COUNT).contains(&value) {
+        return Ok(());
+    }
+    Err(ScenarioError::new(key, value, format!("must be between 1 and {LARGEST_COUNT}")))
+}
+
+fn show(position_m: [f64; 2]) -> String {
+    format!("[{}, {}]", position_m[0], position_m[1])
+}
