@@ -1,0 +1,116 @@
+//! Settings in layers: defaults, then a TOML file, then `HYLOC__` environment variables, then flags.
+//!
+//! A variable names a key by its path, with two underscores for each dot:
+//! `HYLOC__BASE_STATION__POWER_DBM=40`. Unknown keys are refused whatever layer they come from.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use config::{Config, Environment, File, FileFormat};
+use model::Scenario;
+use model::scenario::ScenarioError;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Why settings cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum SettingsError {
+    /// The file cannot be read.
+    #[error("cannot read {path}: {source}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The layers do not fit the type: unknown key, wrong kind of value, broken TOML.
+    #[error("{origin}: {reason}")]
+    Layers {
+        /// Where the settings came from.
+        origin: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A flag of the form `key=value` is not of that form.
+    #[error("'{0}' is not of the form key=value, as in base_station.power_dbm=40")]
+    Override(String),
+    /// The values are of the right kind but impossible.
+    #[error("{origin}: {error}")]
+    Scenario {
+        /// Where the settings came from.
+        origin: String,
+        /// What is impossible.
+        error: ScenarioError,
+    },
+}
+
+/// Where settings come from, weakest first: the defaults of the type, `file`, `environment`, `overrides`.
+#[derive(Debug, Clone, Default)]
+pub struct Layers {
+    /// A TOML file.
+    pub file: Option<PathBuf>,
+    /// Environment variables to look at; none means those of the process.
+    pub environment: Option<HashMap<String, String>>,
+    /// `key=value` pairs from the command line, with dots in the key.
+    pub overrides: Vec<String>,
+}
+
+impl Layers {
+    /// Defaults, `file`, and the environment of the process.
+    pub fn from_file(file: impl AsRef<Path>) -> Self {
+        Self { file: Some(file.as_ref().to_path_buf()), ..Self::default() }
+    }
+
+    fn origin(&self) -> String {
+        match &self.file {
+            Some(path) => path.display().to_string(),
+            None => "settings".into(),
+        }
+    }
+}
+
+/// Resolves the layers into a `T`.
+pub fn load<T: Serialize + DeserializeOwned + Default>(layers: &Layers) -> Result<T, SettingsError> {
+    let refuse = |error: config::ConfigError| SettingsError::Layers {
+        origin: layers.origin(),
+        reason: error.to_string(),
+    };
+    let mut builder = Config::builder().add_source(Config::try_from(&T::default()).map_err(refuse)?);
+    if let Some(path) = &layers.file {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| SettingsError::File { path: path.clone(), source })?;
+        builder = builder.add_source(File::from_str(&text, FileFormat::Toml));
+    }
+    let environment = Environment::with_prefix("HYLOC")
+        .prefix_separator("__")
+        .separator("__")
+        .try_parsing(true)
+        .source(layers.environment.clone());
+    builder = builder.add_source(environment);
+    for pair in &layers.overrides {
+        let (key, value) = pair.split_once('=').ok_or_else(|| SettingsError::Override(pair.clone()))?;
+        builder = builder.set_override(key.trim(), parsed(value.trim())).map_err(refuse)?;
+    }
+    builder.build().and_then(Config::try_deserialize).map_err(refuse)
+}
+
+/// A number or truth value where the text is one, as the environment layer does.
+fn parsed(text: &str) -> config::ValueKind {
+    if let Ok(value) = text.parse::<bool>() {
+        return value.into();
+    }
+    if let Ok(value) = text.parse::<i64>() {
+        return value.into();
+    }
+    match text.parse::<f64>() {
+        Ok(value) => value.into(),
+        Err(_) => text.into(),
+    }
+}
+
+/// A scenario from its layers, checked.
+pub fn load_scenario(layers: &Layers) -> Result<Scenario, SettingsError> {
+    let scenario: Scenario = load(layers)?;
+    scenario.validate().map_err(|error| SettingsError::Scenario { origin: layers.origin(), error })?;
+    Ok(scenario)
+}
