@@ -1,0 +1,79 @@
+//! Projection of 64 Hermitian matrices onto the positive semidefinite cone: this crate's kernel with
+//! each instruction set the machine has, and nalgebra, on one thread. Times are per 64 matrices.
+
+use divan::Bencher;
+use divan::counter::ItemsCount;
+use estimation::linalg::{HermitianBatch, Instructions, PsdProjector};
+use nalgebra::DMatrix;
+use num_complex::Complex;
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use rand_distr::{Distribution, StandardNormal};
+
+const COUNT: usize = 64;
+const ORDERS: [usize; 3] = [8, 20, 40];
+
+fn main() {
+    divan::main();
+}
+
+fn random_batch(order: usize) -> HermitianBatch {
+    let mut rng = ChaCha8Rng::seed_from_u64(7);
+    let mut batch = HermitianBatch::zeros(order, COUNT);
+    for matrix in 0..COUNT {
+        for row in 0..order {
+            for column in 0..=row {
+                let (re, im) = (StandardNormal.sample(&mut rng), StandardNormal.sample(&mut rng));
+                batch.set(matrix, row, column, Complex::new(re, im));
+            }
+        }
+    }
+    batch
+}
+
+fn bench_kernel(bencher: Bencher, order: usize, instructions: Instructions) {
+    if !instructions.is_available() {
+        return;
+    }
+    let given = random_batch(order);
+    let mut batch = given.clone();
+    let mut projector = PsdProjector::with_instructions(order, instructions);
+    bencher.counter(ItemsCount::new(COUNT)).bench_local(|| {
+        batch.entries_mut().copy_from_slice(given.entries());
+        projector.project(&mut batch);
+    });
+}
+
+#[divan::bench(args = ORDERS)]
+fn kernel_avx512(bencher: Bencher, order: usize) {
+    bench_kernel(bencher, order, Instructions::Avx512);
+}
+
+#[divan::bench(args = ORDERS)]
+fn kernel_avx2(bencher: Bencher, order: usize) {
+    bench_kernel(bencher, order, Instructions::Avx2);
+}
+
+#[divan::bench(args = ORDERS)]
+fn kernel_baseline(bencher: Bencher, order: usize) {
+    bench_kernel(bencher, order, Instructions::Baseline);
+}
+
+#[divan::bench(args = ORDERS)]
+fn nalgebra(bencher: Bencher, order: usize) {
+    let batch = random_batch(order);
+    let given: Vec<DMatrix<Complex<f64>>> = (0..COUNT).map(|matrix| batch.matrix(matrix)).collect();
+    bencher.counter(ItemsCount::new(COUNT)).bench_local(|| {
+        given
+            .iter()
+            .map(|matrix| {
+                let eigen = matrix.clone().symmetric_eigen();
+                let mut left = eigen.eigenvectors.clone();
+                for (mut column, value) in left.column_iter_mut().zip(eigen.eigenvalues.iter()) {
+                    column *= Complex::new(value.max(0.0), 0.0);
+                }
+                left * eigen.eigenvectors.adjoint()
+            })
+            .collect::<Vec<_>>()
+    });
+}

@@ -1,0 +1,98 @@
+//! Reading angles off the solution of the joint problem.
+//!
+//! - *Eigenvector*, the paper's way: the principal eigenvector of T(v_l) is taken for the steering vector.
+//! - *Denoised blocks*: the AOA maximises `sum_k ||a(theta)^H X_lk S_k||^2`, the AOD `sum_l |a_l^H X_lk S_k b|^2 / ||b||^2`, b = S_k^H a(theta).
+//!
+//! Both give AOA and AOD apart; the polish ([`super::likelihood`]) ties them.
+
+use std::f64::consts::TAU;
+
+use model::CMatrix;
+use num_complex::Complex64;
+
+use super::problem::{JointProblem, JointSolution};
+use crate::harmonic::HarmonicSeries;
+
+/// Grid points of the search per element.
+const POINTS_PER_ELEMENT: f64 = 8.0;
+
+/// Angle of the principal eigenvector of the Hermitian Toeplitz matrix with this first row.
+pub fn principal_angle_rad(first_row: &[Complex64], spacing_wavelengths: f64) -> Option<f64> {
+    let order = first_row.len();
+    if order < 2 || first_row.iter().any(|v| !v.re.is_finite() || !v.im.is_finite()) {
+        return None;
+    }
+    let toeplitz =
+        CMatrix::from_fn(
+            order,
+            order,
+            |i, j| {
+                if j >= i { first_row[j - i] } else { first_row[i - j].conj() }
+            },
+        );
+    let eigen = toeplitz.symmetric_eigen();
+    let vector = eigen.eigenvectors.column(eigen.eigenvalues.imax());
+    let turn: Complex64 = (1..order).map(|m| vector[m - 1].conj() * vector[m]).sum();
+    if turn.norm() == 0.0 {
+        return None;
+    }
+    angle_of_phase_step_rad(turn.arg(), spacing_wavelengths)
+}
+
+/// AOA of IRS `l` from the denoised blocks that it senses.
+pub fn denoised_arrival_rad(
+    problem: &JointProblem,
+    solution: &JointSolution,
+    l: usize,
+    spacing_wavelengths: f64,
+) -> Option<f64> {
+    let mut form = CMatrix::zeros(problem.sensors, problem.sensors);
+    for (path, x) in problem.paths.iter().zip(&solution.denoised).filter(|(path, _)| path.l == l) {
+        let fit = x * &problem.departures[path.k].signal;
+        form += &fit * fit.adjoint();
+    }
+    strongest_direction_rad(&form, spacing_wavelengths)
+}
+
+/// Angle that maximises `a(theta)^H C a(theta)` over the unambiguous sector; none for a form without energy.
+fn strongest_direction_rad(form: &CMatrix, spacing_wavelengths: f64) -> Option<f64> {
+    let series = HarmonicSeries::of_hermitian(form, TAU * spacing_wavelengths);
+    let edge = (0.5 / spacing_wavelengths).min(1.0);
+    let peak =
+        series.maximum(-edge, edge, 1.0 / (POINTS_PER_ELEMENT * spacing_wavelengths * form.nrows() as f64));
+    (peak.value > 0.0 && peak.value.is_finite()).then(|| peak.at.clamp(-1.0, 1.0).asin())
+}
+
+/// The angle whose steering vector advances by `step_rad` from element to element.
+fn angle_of_phase_step_rad(step_rad: f64, spacing_wavelengths: f64) -> Option<f64> {
+    let sin = step_rad / (TAU * spacing_wavelengths);
+    (sin.abs() <= 1.0).then(|| sin.asin())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::array::UniformLinearArray;
+
+    #[test]
+    fn a_single_direction_is_read_off_both_ways() {
+        for spacing_wavelengths in [0.5, 1.0] {
+            let array = UniformLinearArray { elements: 10, spacing_wavelengths };
+            for i in -40..=40 {
+                let theta = (0.49 / spacing_wavelengths * f64::from(i) / 40.0).asin();
+                let a = array.steering(theta);
+                let found = strongest_direction_rad(&(&a * a.adjoint()), spacing_wavelengths).unwrap();
+                assert!((found - theta).abs() < 1e-9, "{found} for {theta}");
+                let first_row: Vec<Complex64> = a.iter().map(|v| v.conj()).collect();
+                let found = principal_angle_rad(&first_row, spacing_wavelengths).unwrap();
+                assert!((found - theta).abs() < 1e-9, "{found} for {theta}");
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_has_no_direction() {
+        assert_eq!(strongest_direction_rad(&CMatrix::zeros(4, 4), 1.0), None);
+        assert_eq!(principal_angle_rad(&[Complex64::new(f64::NAN, 0.0); 3], 1.0), None);
+    }
+}

@@ -1,0 +1,200 @@
+//! The matched-filter blocks R_lk of one fix: the data of every angle estimator.
+//!
+//! `R_lk = alpha_lk a(theta_l) a(theta_k)^H S_k + noise` (M x D_k), white noise of one variance per entry. Any path may be
+//! missing. What is not finite, of the wrong shape or without signal is refused here, by name, once.
+
+use model::{CMatrix, System};
+
+/// Why a set of blocks cannot be used.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum BlockError {
+    /// There is nothing to estimate from.
+    #[error("no block at all: at least one path must be present")]
+    Empty,
+    /// The table of blocks is not K x K.
+    #[error("the table of blocks has {found} entries in row {row}, expected {expected}")]
+    Table {
+        /// Row in question, or the number of rows when the row count is wrong.
+        row: usize,
+        /// Entries found.
+        found: usize,
+        /// Entries expected.
+        expected: usize,
+    },
+    /// A block is not M x D_k.
+    #[error("block ({l}, {k}) is {rows} x {columns}, expected {expected_rows} x {expected_columns}")]
+    Shape {
+        /// Sensing IRS.
+        l: usize,
+        /// Reflecting IRS.
+        k: usize,
+        /// Rows found.
+        rows: usize,
+        /// Columns found.
+        columns: usize,
+        /// Sensors M.
+        expected_rows: usize,
+        /// Streams D_k.
+        expected_columns: usize,
+    },
+    /// A block holds NaN or infinity.
+    #[error("block ({l}, {k}) holds a value that is not finite")]
+    NotFinite {
+        /// Sensing IRS.
+        l: usize,
+        /// Reflecting IRS.
+        k: usize,
+    },
+    /// A reflected signal is empty, not finite or zero.
+    #[error("the reflected signal of IRS {k} is {problem}")]
+    ReflectedSignal {
+        /// Reflecting IRS.
+        k: usize,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
+    /// A scalar setting is out of range.
+    #[error("{name} = {value}: must be positive and finite")]
+    Scalar {
+        /// Its name.
+        name: &'static str,
+        /// Its value.
+        value: f64,
+    },
+}
+
+/// Blocks of all paths with what is needed to read them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Blocks {
+    spacing_wavelengths: f64,
+    reflected_signals: Vec<CMatrix>,
+    noise_variance: f64,
+    blocks: Vec<Vec<Option<CMatrix>>>,
+    sensors: usize,
+}
+
+impl Blocks {
+    /// Checks and keeps: `blocks[l][k]` (M x D_k) sensed at IRS l, reflected by IRS k, with S_k (N x D_k).
+    pub fn new(
+        spacing_wavelengths: f64,
+        reflected_signals: Vec<CMatrix>,
+        noise_variance: f64,
+        blocks: Vec<Vec<Option<CMatrix>>>,
+    ) -> Result<Self, BlockError> {
+        positive("spacing_wavelengths", spacing_wavelengths)?;
+        positive("noise_variance", noise_variance)?;
+        check_signals(&reflected_signals)?;
+        let sensors = check_table(&reflected_signals, &blocks)?;
+        Ok(Self { spacing_wavelengths, reflected_signals, noise_variance, blocks, sensors })
+    }
+
+    /// Blocks of a system's paths.
+    pub fn of_system(
+        system: &System,
+        noise_variance: f64,
+        blocks: Vec<Vec<Option<CMatrix>>>,
+    ) -> Result<Self, BlockError> {
+        let signals = system.irs.iter().map(|irs| irs.reflected_signal.clone()).collect();
+        Self::new(system.spacing_wavelengths, signals, noise_variance, blocks)
+    }
+
+    /// Element spacing in wavelengths.
+    pub fn spacing_wavelengths(&self) -> f64 {
+        self.spacing_wavelengths
+    }
+
+    /// Number of IRSs K.
+    pub fn irs_count(&self) -> usize {
+        self.reflected_signals.len()
+    }
+
+    /// Sensors M.
+    pub fn sensors(&self) -> usize {
+        self.sensors
+    }
+
+    /// Elements N of IRS `k`.
+    pub fn elements(&self, k: usize) -> usize {
+        self.reflected_signals[k].nrows()
+    }
+
+    /// S_k.
+    pub fn reflected_signal(&self, k: usize) -> &CMatrix {
+        &self.reflected_signals[k]
+    }
+
+    /// Noise variance per entry of a block.
+    pub fn noise_variance(&self) -> f64 {
+        self.noise_variance
+    }
+
+    /// R_lk, where present.
+    pub fn block(&self, l: usize, k: usize) -> Option<&CMatrix> {
+        self.blocks[l][k].as_ref()
+    }
+
+    /// All present blocks as (l, k, R_lk), row by row.
+    pub fn present(&self) -> impl Iterator<Item = (usize, usize, &CMatrix)> {
+        self.blocks.iter().enumerate().flat_map(|(l, row)| {
+            row.iter().enumerate().filter_map(move |(k, b)| b.as_ref().map(|b| (l, k, b)))
+        })
+    }
+}
+
+fn positive(name: &'static str, value: f64) -> Result<(), BlockError> {
+    if value.is_finite() && value > 0.0 { Ok(()) } else { Err(BlockError::Scalar { name, value }) }
+}
+
+fn check_signals(signals: &[CMatrix]) -> Result<(), BlockError> {
+    if signals.is_empty() {
+        return Err(BlockError::Empty);
+    }
+    for (k, signal) in signals.iter().enumerate() {
+        let refuse = |problem| Err(BlockError::ReflectedSignal { k, problem });
+        if signal.is_empty() {
+            return refuse("empty");
+        }
+        if signal.iter().any(|v| !v.re.is_finite() || !v.im.is_finite()) {
+            return refuse("not finite");
+        }
+        // Squared norms must neither vanish nor overflow.
+        let energy = signal.norm_squared();
+        if !(f64::MIN_POSITIVE..=f64::MAX).contains(&energy) {
+            return refuse("zero (rank 0) or out of range");
+        }
+    }
+    Ok(())
+}
+
+/// Checks the shape of the table and of every block; gives the number of sensors.
+fn check_table(signals: &[CMatrix], blocks: &[Vec<Option<CMatrix>>]) -> Result<usize, BlockError> {
+    let expected = signals.len();
+    if blocks.len() != expected {
+        return Err(BlockError::Table { row: blocks.len(), found: blocks.len(), expected });
+    }
+    if let Some(row) = blocks.iter().position(|row| row.len() != expected) {
+        return Err(BlockError::Table { row, found: blocks[row].len(), expected });
+    }
+    let sensors = blocks.iter().flatten().flatten().map(CMatrix::nrows).next().ok_or(BlockError::Empty)?;
+    for (l, row) in blocks.iter().enumerate() {
+        for (k, block) in row.iter().enumerate().filter_map(|(k, b)| b.as_ref().map(|b| (k, b))) {
+            let streams = signals[k].ncols();
+            if block.shape() != (sensors, streams) || sensors == 0 {
+                return Err(BlockError::Shape {
+                    l,
+                    k,
+                    rows: block.nrows(),
+                    columns: block.ncols(),
+                    expected_rows: sensors.max(1),
+                    expected_columns: streams,
+                });
+            }
+            if block.iter().any(|v| !v.re.is_finite() || !v.im.is_finite())
+                || !block.norm_squared().is_finite()
+            {
+                return Err(BlockError::NotFinite { l, k });
+            }
+        }
+    }
+    Ok(sensors)
+}

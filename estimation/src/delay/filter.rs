@@ -1,0 +1,333 @@
+//! The matched filter of one path: blocks over the delay and the search for the delay.
+//!
+//! `R(tau) = sum_f Y(f) exp(+j 2 pi f tau) X(f)^H` (M x D). Its energy is a quadratic form in the delay's
+//! phasors, `||R(tau)||_F^2 = sum_ij (Y^H Y)_ji (X^H X)_ij exp(j (w_i - w_j) tau)`: a trigonometric
+//! polynomial over the lags of the subcarriers, from which search and Newton refinement are exact and need
+//! no block. Cost: n^2 M / 2 for the lags, n per point of the grid; one block is n M D.
+
+use std::f64::consts::TAU;
+
+use model::algebra::unit_phasor;
+use model::{CMatrix, CVector, System};
+use nalgebra::SymmetricEigen;
+use num_complex::Complex64;
+
+use super::{DelayError, DelayWindow};
+use crate::harmonic::{Grid, HarmonicSeries, Peak, grid_points, refined_maximum};
+
+/// Points of the search grid per sample 1 / W.
+const POINTS_PER_SAMPLE: f64 = 8.0;
+
+/// What is maximised over the delay when nothing is known of the arrival.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BlockNorm {
+    /// Frobenius norm: all of the block's energy, the paper's choice.
+    Frobenius,
+    /// Spectral norm: the energy of the best rank-one fit.
+    Spectral,
+}
+
+/// Codes of one IRS on its subcarriers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MatchedFilter {
+    /// Position of every owned subcarrier above the lowest one.
+    offsets: Vec<usize>,
+    /// Angular baseband frequency of every owned subcarrier, rad/s.
+    frequencies_rad_s: Vec<f64>,
+    /// X, D x n.
+    codes: CMatrix,
+    /// X^H, n x D: what the spectrum is multiplied with.
+    conjugate_codes: CMatrix,
+    /// Spacing of the subcarriers, rad/s.
+    step_rad_s: f64,
+    bandwidth_hz: f64,
+    subcarriers: usize,
+}
+
+/// A block and its derivative by the delay: `R(tau + d) = R + d R' + O(d^2)`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BlockExpansion {
+    /// Where it is expanded.
+    pub delay_s: f64,
+    /// R, M x D.
+    pub block: CMatrix,
+    /// dR/dtau, per second.
+    pub block_derivative: CMatrix,
+}
+
+/// Delay and block found by [`MatchedFilter::search`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct FoundDelay {
+    /// Where the statistic is highest.
+    pub delay_s: f64,
+    /// R at that delay.
+    pub block: CMatrix,
+    /// Next best local maximum of the statistic over the best; 0 when there is no other.
+    pub second_peak_ratio: f64,
+}
+
+impl MatchedFilter {
+    /// The filter for codes X (D x n) on the subcarriers `subcarrier_index` of `subcarriers` over
+    /// `bandwidth_hz`.
+    pub fn new(
+        codes: CMatrix,
+        subcarrier_index: &[usize],
+        subcarriers: usize,
+        bandwidth_hz: f64,
+    ) -> Result<Self, DelayError> {
+        check_codes(&codes, subcarrier_index, subcarriers, bandwidth_hz)?;
+        let frequency =
+            |&i: &usize| TAU * model::waveform::subcarrier_frequency_hz(i, subcarriers, bandwidth_hz);
+        let lowest = subcarrier_index.iter().min().copied().unwrap_or(0);
+        Ok(Self {
+            offsets: subcarrier_index.iter().map(|i| i - lowest).collect(),
+            frequencies_rad_s: subcarrier_index.iter().map(frequency).collect(),
+            conjugate_codes: codes.adjoint(),
+            codes,
+            step_rad_s: TAU * bandwidth_hz / subcarriers as f64,
+            bandwidth_hz,
+            subcarriers,
+        })
+    }
+
+    /// The filter of IRS `k`.
+    pub fn of_system(system: &System, k: usize) -> Result<Self, DelayError> {
+        DelayError::check_index(system, k)?;
+        let waveform = &system.irs[k].waveform;
+        Self::new(waveform.codes.clone(), &waveform.subcarriers, system.subcarriers, system.bandwidth_hz)
+    }
+
+    /// X, D x n.
+    pub fn codes(&self) -> &CMatrix {
+        &self.codes
+    }
+
+    /// Angular baseband frequencies of the owned subcarriers, rad/s.
+    pub fn frequencies_rad_s(&self) -> &[f64] {
+        &self.frequencies_rad_s
+    }
+
+    /// Distance of the points of a search grid.
+    pub(crate) fn grid_spacing_s(&self) -> f64 {
+        1.0 / (POINTS_PER_SAMPLE * self.bandwidth_hz)
+    }
+
+    fn lag_count(&self) -> usize {
+        self.offsets.iter().max().copied().unwrap_or(0) + 1
+    }
+
+    /// The search grid over a window, with its phasors.
+    pub(crate) fn grid(&self, window: &DelayWindow) -> Grid {
+        let (lags, spacing) = (self.lag_count(), self.grid_spacing_s());
+        Grid::new(window.min_s, window.max_s, spacing, lags, self.step_rad_s)
+    }
+
+    /// Root mean square bandwidth about its centre of mass, rad/s, of the spectrum `b^H X` that a target with
+    /// illumination `b` reflects: the delay of a known spectrum has the bound `1 / (2 SNR bandwidth^2)`.
+    pub fn effective_bandwidth_rad_s(&self, illumination: &CVector) -> Result<f64, DelayError> {
+        if illumination.len() != self.codes.nrows() {
+            return Err(DelayError::vector("illumination", illumination.len(), self.codes.nrows()));
+        }
+        let spectrum = self.codes.ad_mul(illumination);
+        let energy = spectrum.norm_squared();
+        if !(energy.is_finite() && energy > 0.0) {
+            return Err(DelayError::NoEnergy { what: "illumination" });
+        }
+        let weights = || spectrum.iter().map(|s| s.norm_sqr() / energy).zip(&self.frequencies_rad_s);
+        let centre: f64 = weights().map(|(p, w)| p * w).sum();
+        Ok(weights().map(|(p, w)| p * (w - centre).powi(2)).sum::<f64>().sqrt())
+    }
+
+    /// R(tau), M x D, of a spectrum Y (M x n).
+    pub fn block(&self, spectrum: &CMatrix, delay_s: f64) -> Result<CMatrix, DelayError> {
+        self.check_spectrum(spectrum)?;
+        Ok(spectrum * self.turned_codes(delay_s))
+    }
+
+    /// R(tau) with its derivative.
+    pub fn expansion(&self, spectrum: &CMatrix, delay_s: f64) -> Result<BlockExpansion, DelayError> {
+        self.check_spectrum(spectrum)?;
+        Ok(self.expand(spectrum, delay_s))
+    }
+
+    pub(crate) fn expand(&self, spectrum: &CMatrix, delay_s: f64) -> BlockExpansion {
+        let mut codes = self.turned_codes(delay_s);
+        let block = spectrum * &codes;
+        self.differentiate(&mut codes);
+        BlockExpansion { delay_s, block, block_derivative: spectrum * &codes }
+    }
+
+    /// R, R' and R'' at a delay.
+    fn derivatives(&self, spectrum: &CMatrix, delay_s: f64) -> [CMatrix; 3] {
+        let mut codes = self.turned_codes(delay_s);
+        let block = spectrum * &codes;
+        self.differentiate(&mut codes);
+        let first = spectrum * &codes;
+        self.differentiate(&mut codes);
+        [block, first, spectrum * &codes]
+    }
+
+    /// `exp(j w tau) X^H`, n x D.
+    fn turned_codes(&self, delay_s: f64) -> CMatrix {
+        let mut codes = self.conjugate_codes.clone();
+        let phasors: Vec<Complex64> =
+            self.frequencies_rad_s.iter().map(|w| unit_phasor(w * delay_s)).collect();
+        for mut column in codes.column_iter_mut() {
+            column.iter_mut().zip(&phasors).for_each(|(c, p)| *c *= p);
+        }
+        codes
+    }
+
+    /// Multiplies every row by `j w`.
+    fn differentiate(&self, codes: &mut CMatrix) {
+        for mut column in codes.column_iter_mut() {
+            for (c, w) in column.iter_mut().zip(&self.frequencies_rad_s) {
+                *c = Complex64::new(-w * c.im, w * c.re);
+            }
+        }
+    }
+
+    /// `tr(D^H K D Y^H Y)` as a series in tau, with K the kernel (n x n, `X^H X` or weighted) and D the
+    /// delay's phasors.
+    pub(crate) fn energy(&self, spectrum: &CMatrix, kernel: &CMatrix) -> HarmonicSeries {
+        let mut lags = vec![Complex64::ZERO; self.lag_count()];
+        for (j, column) in spectrum.column_iter().enumerate() {
+            lags[0] += column.norm_squared() * kernel[(j, j)].re;
+            for i in 0..j {
+                let term = spectrum.column(i).dotc(&column) * kernel[(j, i)];
+                self.add_lag(&mut lags, j, i, term);
+            }
+        }
+        HarmonicSeries::new(lags, self.step_rad_s)
+    }
+
+    /// The same of a single row.
+    pub(crate) fn row_energy(&self, row: &[Complex64], kernel: &CMatrix) -> HarmonicSeries {
+        let mut lags = vec![Complex64::ZERO; self.lag_count()];
+        for (i, conjugate) in row.iter().map(Complex64::conj).enumerate() {
+            lags[0] += conjugate.norm_sqr() * kernel[(i, i)].re;
+            let column = &kernel.as_slice()[i * row.len()..(i + 1) * row.len()];
+            for j in i + 1..row.len() {
+                self.add_lag(&mut lags, j, i, conjugate * row[j] * column[j]);
+            }
+        }
+        HarmonicSeries::new(lags, self.step_rad_s)
+    }
+
+    fn add_lag(&self, lags: &mut [Complex64], j: usize, i: usize, term: Complex64) {
+        match (self.offsets[j], self.offsets[i]) {
+            (high, low) if high >= low => lags[high - low] += term,
+            (high, low) => lags[low - high] += term.conj(),
+        }
+    }
+
+    /// The delay within `window` at which the block's norm is highest, to the resolution of double precision.
+    pub fn search(
+        &self,
+        spectrum: &CMatrix,
+        window: &DelayWindow,
+        norm: BlockNorm,
+    ) -> Result<FoundDelay, DelayError> {
+        self.check_spectrum(spectrum)?;
+        let unambiguous_s = self.subcarriers as f64 / self.bandwidth_hz;
+        if DelayWindow::new(window.min_s, window.max_s)?.width_s() > unambiguous_s {
+            return Err(DelayError::AmbiguousWindow { width_s: window.width_s(), unambiguous_s });
+        }
+        let peak = match norm {
+            BlockNorm::Frobenius => {
+                let kernel = &self.conjugate_codes * &self.codes;
+                let energy = self.energy(spectrum, &kernel);
+                energy.maximum(window.min_s, window.max_s, self.grid_spacing_s())
+            }
+            BlockNorm::Spectral => self.spectral_peak(spectrum, window),
+        };
+        let block = spectrum * self.turned_codes(peak.at);
+        Ok(FoundDelay { delay_s: peak.at, block, second_peak_ratio: peak.second_ratio })
+    }
+
+    pub(crate) fn spectral_peak(&self, spectrum: &CMatrix, window: &DelayWindow) -> Peak {
+        let points = grid_points(window.min_s, window.max_s, self.grid_spacing_s());
+        let energy = |delay_s| largest_eigenvalue(&self.derivatives(spectrum, delay_s));
+        let values: Vec<f64> = points.iter().map(|&delay_s| energy(delay_s)[0]).collect();
+        refined_maximum(&points, &values, energy)
+    }
+
+    fn check_spectrum(&self, spectrum: &CMatrix) -> Result<(), DelayError> {
+        let columns = self.codes.ncols();
+        if spectrum.nrows() == 0 || spectrum.ncols() != columns {
+            return Err(DelayError::Shape {
+                what: "spectrum",
+                rows: spectrum.nrows(),
+                columns: spectrum.ncols(),
+                expected_rows: spectrum.nrows().max(1),
+                expected_columns: columns,
+            });
+        }
+        check_energy("spectrum", spectrum)
+    }
+}
+
+/// Largest eigenvalue of `R R^H` with its derivatives by the delay, from perturbation theory: with H = R
+/// R^H and its eigenpairs (l_i, u_i), `l' = u^H H' u` and
+/// `l'' = u^H H'' u + 2 sum_i |u_i^H H' u|^2 / (l - l_i)`.
+fn largest_eigenvalue([r, first, second]: &[CMatrix; 3]) -> [f64; 3] {
+    let eigen = SymmetricEigen::new(r * r.adjoint());
+    let top = eigen.eigenvalues.imax();
+    let (value, u) = (eigen.eigenvalues[top], eigen.eigenvectors.column(top).into_owned());
+    let (row, row_first) = (r.ad_mul(&u), first.ad_mul(&u));
+    // H' u = R' R^H u + R R'^H u.
+    let turned = first * &row + r * &row_first;
+    let slope = u.dotc(&turned).re;
+    let mut curvature = 2.0 * (row_first.norm_squared() + second.ad_mul(&u).dotc(&row).re);
+    for i in (0..eigen.eigenvalues.len()).filter(|&i| i != top) {
+        let gap = value - eigen.eigenvalues[i];
+        if gap > 0.0 {
+            curvature += 2.0 * eigen.eigenvectors.column(i).dotc(&turned).norm_sqr() / gap;
+        }
+    }
+    [value, slope, curvature]
+}
+
+fn check_codes(
+    codes: &CMatrix,
+    subcarrier_index: &[usize],
+    subcarriers: usize,
+    bandwidth_hz: f64,
+) -> Result<(), DelayError> {
+    if !(bandwidth_hz.is_finite() && bandwidth_hz > 0.0) {
+        return Err(DelayError::Bandwidth { bandwidth_hz });
+    }
+    let count = subcarrier_index.len();
+    if codes.is_empty() || codes.ncols() != count {
+        return Err(DelayError::Shape {
+            what: "codes",
+            rows: codes.nrows(),
+            columns: codes.ncols(),
+            expected_rows: codes.nrows().max(1),
+            expected_columns: count.max(1),
+        });
+    }
+    let mut sorted = subcarrier_index.to_vec();
+    sorted.sort_unstable();
+    let repeated = sorted.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0]);
+    let outside = sorted.iter().copied().find(|&i| i >= subcarriers);
+    match repeated.or(outside) {
+        Some(index) => Err(DelayError::Subcarrier { index, subcarriers }),
+        None => check_energy("codes", codes),
+    }
+}
+
+/// Refuses what is not finite, is zero, or has squares out of range.
+pub(crate) fn check_energy(what: &'static str, matrix: &CMatrix) -> Result<(), DelayError> {
+    if matrix.iter().any(|v| !v.re.is_finite() || !v.im.is_finite()) {
+        return Err(DelayError::NotFinite { what });
+    }
+    let energy = matrix.norm_squared();
+    if !(MIN_ENERGY..=1.0 / MIN_ENERGY).contains(&energy) {
+        return Err(DelayError::NoEnergy { what });
+    }
+    Ok(())
+}
+
+/// Energies are products of up to four factors in places: keep them well inside the range of a double.
+const MIN_ENERGY: f64 = 1e-60;

@@ -1,0 +1,11 @@
+//! From echoes to a position: pure, deterministic estimators.
+
+pub mod angles;
+pub mod baselines;
+pub mod blocks;
+pub mod delay;
+mod harmonic;
+pub mod linalg;
+pub mod location;
+
+pub use blocks::{BlockError, Blocks};

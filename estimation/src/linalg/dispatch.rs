@@ -1,0 +1,43 @@
+//! One source, several instruction sets: runs a kernel with the best registers of the machine.
+
+use super::project::Instructions;
+use super::register::{Portable, Register};
+#[cfg(target_arch = "x86_64")]
+use super::x86::{Avx2, Avx512};
+
+/// A computation written over [`Register`]. `run` must be `#[inline(always)]`, so that it is compiled anew
+/// for each instruction set.
+pub(crate) trait Kernel {
+    /// What it gives.
+    type Output;
+
+    /// Runs with registers `R`.
+    fn run<R: Register>(self) -> Self::Output;
+}
+
+/// Runs `kernel` with the given instructions, which must be available.
+pub(crate) fn dispatch<K: Kernel>(instructions: Instructions, kernel: K) -> K::Output {
+    match instructions {
+        Instructions::Baseline => kernel.run::<Portable>(),
+        // SAFETY: whoever holds the value has found the instructions on this machine.
+        #[cfg(target_arch = "x86_64")]
+        Instructions::Avx2 => unsafe { run_avx2(kernel) },
+        // SAFETY: whoever holds the value has found the instructions on this machine.
+        #[cfg(target_arch = "x86_64")]
+        Instructions::Avx512 => unsafe { run_avx512(kernel) },
+        #[cfg(not(target_arch = "x86_64"))]
+        Instructions::Avx2 | Instructions::Avx512 => unreachable!("only found where they exist"),
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn run_avx2<K: Kernel>(kernel: K) -> K::Output {
+    kernel.run::<Avx2>()
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f")]
+fn run_avx512<K: Kernel>(kernel: K) -> K::Output {
+    kernel.run::<Avx512>()
+}

@@ -1,0 +1,155 @@
+//! The projection of one group, and the choice of instructions for it.
+
+use super::batch::HermitianBatch;
+use super::compose::{Composition, choose_side, gather, load_scaled};
+use super::dispatch::{Kernel, dispatch};
+use super::lanes::{ComplexLanes, LANES, Lanes};
+use super::ql::decompose;
+use super::register::Register;
+use super::tridiagonal::{back_transform, reduce, row_start};
+
+/// What the projection of one group found on its way.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct GroupSpectrum {
+    /// How many eigenvalues are positive: above `n` units of rounding times the largest entry.
+    pub positive: [usize; LANES],
+    /// The sum of these eigenvalues, the trace of the projected matrix.
+    pub trace: [f64; LANES],
+}
+
+/// The instruction sets the kernel is compiled for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Instructions {
+    /// What every machine of the target has.
+    Baseline,
+    /// AVX2 and FMA.
+    Avx2,
+    /// AVX-512F.
+    Avx512,
+}
+
+impl Instructions {
+    /// The best this machine has.
+    pub fn detect() -> Self {
+        let best = [Self::Avx512, Self::Avx2].into_iter().find(|set| set.is_available());
+        best.unwrap_or(Self::Baseline)
+    }
+
+    /// Whether this machine has them.
+    pub fn is_available(self) -> bool {
+        match self {
+            Self::Baseline => true,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => is_x86_feature_detected!("avx512f"),
+            #[cfg(not(target_arch = "x86_64"))]
+            Self::Avx2 | Self::Avx512 => false,
+        }
+    }
+}
+
+/// Projects groups of matrices of one order onto the positive semidefinite cone.
+///
+/// Holds the scratch, so that a projection allocates nothing; one per thread.
+#[derive(Clone, Debug)]
+pub struct PsdProjector {
+    order: usize,
+    instructions: Instructions,
+    scratch: Scratch,
+}
+
+#[derive(Clone, Debug)]
+struct Scratch {
+    matrix: Vec<ComplexLanes>,
+    tau: Vec<ComplexLanes>,
+    products: Vec<ComplexLanes>,
+    diagonal: Vec<Lanes>,
+    subdiagonal: Vec<Lanes>,
+    vectors: Vec<Lanes>,
+    chosen: Vec<[usize; LANES]>,
+    roots: Vec<Lanes>,
+    factor: Vec<ComplexLanes>,
+}
+
+impl PsdProjector {
+    /// For matrices of order `order`, which must be positive, with the best instructions there are.
+    pub fn new(order: usize) -> Self {
+        Self::with_instructions(order, Instructions::detect())
+    }
+
+    /// As [`Self::new`] with the given instructions; panics if the machine does not have them.
+    pub fn with_instructions(order: usize, instructions: Instructions) -> Self {
+        assert!(order > 0, "a matrix of order zero");
+        assert!(instructions.is_available(), "{instructions:?} is not there");
+        let half = order / 2;
+        let scratch = Scratch {
+            matrix: vec![ComplexLanes::ZERO; row_start(order)],
+            tau: vec![ComplexLanes::ZERO; order],
+            products: vec![ComplexLanes::ZERO; 2 * order],
+            diagonal: vec![Lanes::ZERO; order],
+            subdiagonal: vec![Lanes::ZERO; order],
+            vectors: vec![Lanes::ZERO; order * order],
+            chosen: vec![[0; LANES]; half],
+            roots: vec![Lanes::ZERO; half],
+            factor: vec![ComplexLanes::ZERO; order * half],
+        };
+        Self { order, instructions, scratch }
+    }
+
+    /// The order of the matrices.
+    pub fn order(&self) -> usize {
+        self.order
+    }
+
+    /// Replaces every matrix of the batch by its projection.
+    pub fn project(&mut self, batch: &mut HermitianBatch) {
+        for group in batch.groups_mut() {
+            self.project_group(group);
+        }
+    }
+
+    /// Replaces every matrix of a group (see [`HermitianBatch`] for its layout) by its projection.
+    ///
+    /// A matrix with an entry that is not finite becomes NaN throughout, with a trace of NaN; its
+    /// neighbours are not affected. Panics if the group is of another order.
+    pub fn project_group(&mut self, group: &mut [ComplexLanes]) -> GroupSpectrum {
+        assert_eq!(group.len(), row_start(self.order), "a group of another order");
+        dispatch(self.instructions, Projection { scratch: &mut self.scratch, group })
+    }
+}
+
+/// The projection as a kernel.
+struct Projection<'a> {
+    scratch: &'a mut Scratch,
+    group: &'a mut [ComplexLanes],
+}
+
+impl Kernel for Projection<'_> {
+    type Output = GroupSpectrum;
+
+    #[inline(always)]
+    fn run<R: Register>(self) -> GroupSpectrum {
+        self.scratch.project::<R>(self.group)
+    }
+}
+
+impl Scratch {
+    #[inline(always)]
+    fn project<R: Register>(&mut self, group: &mut [ComplexLanes]) -> GroupSpectrum {
+        let order = self.tau.len();
+        let (unscale, flaw) = load_scaled::<R>(group, &mut self.matrix);
+        let Self { matrix, tau, diagonal, subdiagonal, vectors, .. } = self;
+        reduce::<R>(matrix, diagonal, subdiagonal, tau, &mut self.products);
+        decompose::<R>(diagonal, subdiagonal, vectors);
+        let side = choose_side(diagonal, &mut self.chosen, &mut self.roots);
+        let factor = &mut self.factor[..order * side.width];
+        gather::<R>(vectors, &self.chosen[..side.width], &self.roots, factor);
+        back_transform::<R>(matrix, tau, factor, side.width);
+        let keep = R::load(&side.keep).greater(R::zero());
+        Composition { factor, width: side.width, keep, unscale, flaw }.store(order, group);
+        let mut trace = Lanes::ZERO;
+        R::load(&side.trace).mul_add(unscale, flaw).store(&mut trace);
+        GroupSpectrum { positive: side.positive, trace: trace.0 }
+    }
+}

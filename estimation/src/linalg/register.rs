@@ -1,0 +1,314 @@
+//! Numbers of several matrices side by side, in registers.
+//!
+//! The kernel is written once over [`Register`] and compiled for each instruction set. No operation
+//! mixes lanes, so what a matrix gives cannot depend on its neighbours.
+
+use std::array;
+use std::ops::{Add, Mul, Neg, Sub};
+
+use super::lanes::{ComplexLanes, LANES, Lanes};
+
+/// [`LANES`] numbers and the operations on them, each lane by lane.
+///
+/// Every method is always inlined, so that it takes the instruction set of the kernel's entry.
+pub(crate) trait Register:
+    Copy + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Neg<Output = Self>
+{
+    /// A yes or no for each lane.
+    type Mask: Copy;
+
+    /// Whether there are enough registers for loops that keep some thirty values at hand.
+    const MANY: bool;
+
+    /// From memory.
+    fn load(from: &Lanes) -> Self;
+    /// To memory.
+    fn store(self, to: &mut Lanes);
+    /// The same number in every lane.
+    fn splat(value: f64) -> Self;
+    /// `self * factor + term`.
+    fn mul_add(self, factor: Self, term: Self) -> Self;
+    /// `term - self * factor`.
+    fn neg_mul_add(self, factor: Self, term: Self) -> Self;
+    /// Square root.
+    fn sqrt(self) -> Self;
+    /// One divided by each.
+    fn recip(self) -> Self;
+    /// One divided by each and by the square root of each, to two units in the last place.
+    fn recip_and_recip_sqrt(self) -> (Self, Self);
+    /// Magnitude.
+    fn abs(self) -> Self;
+    /// The magnitude of `self` with the sign of `sign`.
+    fn copysign(self, sign: Self) -> Self;
+    /// The larger of both; `other` if `self` is not a number.
+    fn max(self, other: Self) -> Self;
+    /// Whether `self > other`.
+    fn greater(self, other: Self) -> Self::Mask;
+    /// Whether both masks are set.
+    fn both(first: Self::Mask, second: Self::Mask) -> Self::Mask;
+    /// Whether the mask is set in any lane.
+    fn any(mask: Self::Mask) -> bool;
+    /// `yes` where the mask is set, else `no`.
+    fn select(mask: Self::Mask, yes: Self, no: Self) -> Self;
+
+    /// Zero in every lane.
+    #[inline(always)]
+    fn zero() -> Self {
+        Self::splat(0.0)
+    }
+
+    /// As an array.
+    #[inline(always)]
+    fn to_array(self) -> [f64; LANES] {
+        let mut lanes = Lanes::ZERO;
+        self.store(&mut lanes);
+        lanes.0
+    }
+}
+
+/// Plain arrays: what every machine can do.
+#[derive(Clone, Copy)]
+pub(crate) struct Portable([f64; LANES]);
+
+impl Portable {
+    /// Whether every machine of the target can fuse a product with a sum; without hardware for it
+    /// that takes a hundred times as long.
+    const FUSED: bool = cfg!(any(target_arch = "aarch64", target_feature = "fma"));
+
+    #[inline(always)]
+    fn map(self, op: impl Fn(f64) -> f64) -> Self {
+        Self(array::from_fn(|k| op(self.0[k])))
+    }
+
+    #[inline(always)]
+    fn zip(self, other: Self, op: impl Fn(f64, f64) -> f64) -> Self {
+        Self(array::from_fn(|k| op(self.0[k], other.0[k])))
+    }
+}
+
+impl Add for Portable {
+    type Output = Self;
+
+    #[inline(always)]
+    fn add(self, other: Self) -> Self {
+        self.zip(other, |a, b| a + b)
+    }
+}
+
+impl Sub for Portable {
+    type Output = Self;
+
+    #[inline(always)]
+    fn sub(self, other: Self) -> Self {
+        self.zip(other, |a, b| a - b)
+    }
+}
+
+impl Mul for Portable {
+    type Output = Self;
+
+    #[inline(always)]
+    fn mul(self, other: Self) -> Self {
+        self.zip(other, |a, b| a * b)
+    }
+}
+
+impl Neg for Portable {
+    type Output = Self;
+
+    #[inline(always)]
+    fn neg(self) -> Self {
+        self.map(|a| -a)
+    }
+}
+
+impl Register for Portable {
+    type Mask = [bool; LANES];
+
+    const MANY: bool = false;
+
+    #[inline(always)]
+    fn load(from: &Lanes) -> Self {
+        Self(from.0)
+    }
+
+    #[inline(always)]
+    fn store(self, to: &mut Lanes) {
+        to.0 = self.0;
+    }
+
+    #[inline(always)]
+    fn splat(value: f64) -> Self {
+        Self([value; LANES])
+    }
+
+    #[inline(always)]
+    fn mul_add(self, factor: Self, term: Self) -> Self {
+        if Self::FUSED {
+            return Self(array::from_fn(|k| self.0[k].mul_add(factor.0[k], term.0[k])));
+        }
+        self * factor + term
+    }
+
+    #[inline(always)]
+    fn neg_mul_add(self, factor: Self, term: Self) -> Self {
+        if Self::FUSED {
+            return (-self).mul_add(factor, term);
+        }
+        term - self * factor
+    }
+
+    #[inline(always)]
+    fn sqrt(self) -> Self {
+        self.map(f64::sqrt)
+    }
+
+    #[inline(always)]
+    fn recip(self) -> Self {
+        self.map(|a| 1.0 / a)
+    }
+
+    #[inline(always)]
+    fn recip_and_recip_sqrt(self) -> (Self, Self) {
+        let inverse = self.recip();
+        (inverse, inverse * self.sqrt())
+    }
+
+    #[inline(always)]
+    fn abs(self) -> Self {
+        self.map(f64::abs)
+    }
+
+    #[inline(always)]
+    fn copysign(self, sign: Self) -> Self {
+        self.zip(sign, f64::copysign)
+    }
+
+    #[inline(always)]
+    fn max(self, other: Self) -> Self {
+        self.zip(other, |a, b| if a > b { a } else { b })
+    }
+
+    #[inline(always)]
+    fn greater(self, other: Self) -> Self::Mask {
+        array::from_fn(|k| self.0[k] > other.0[k])
+    }
+
+    #[inline(always)]
+    fn both(first: Self::Mask, second: Self::Mask) -> Self::Mask {
+        array::from_fn(|k| first[k] & second[k])
+    }
+
+    #[inline(always)]
+    fn any(mask: Self::Mask) -> bool {
+        mask.contains(&true)
+    }
+
+    #[inline(always)]
+    fn select(mask: Self::Mask, yes: Self, no: Self) -> Self {
+        Self(array::from_fn(|k| if mask[k] { yes.0[k] } else { no.0[k] }))
+    }
+}
+
+/// One complex number per lane.
+#[derive(Clone, Copy)]
+pub(crate) struct Complexes<R> {
+    pub(crate) re: R,
+    pub(crate) im: R,
+}
+
+impl<R: Register> Complexes<R> {
+    #[inline(always)]
+    pub(crate) fn zero() -> Self {
+        Self { re: R::zero(), im: R::zero() }
+    }
+
+    #[inline(always)]
+    pub(crate) fn load(from: &ComplexLanes) -> Self {
+        Self { re: R::load(&from.re), im: R::load(&from.im) }
+    }
+
+    #[inline(always)]
+    pub(crate) fn store(self, to: &mut ComplexLanes) {
+        self.re.store(&mut to.re);
+        self.im.store(&mut to.im);
+    }
+
+    /// Both parts times a real number.
+    #[inline(always)]
+    pub(crate) fn scaled(self, factor: R) -> Self {
+        Self { re: self.re * factor, im: self.im * factor }
+    }
+
+    /// `self + a b`.
+    #[inline(always)]
+    pub(crate) fn plus(self, a: Self, b: Self) -> Self {
+        Self {
+            re: a.im.neg_mul_add(b.im, a.re.mul_add(b.re, self.re)),
+            im: a.im.mul_add(b.re, a.re.mul_add(b.im, self.im)),
+        }
+    }
+
+    /// `self - a b`.
+    #[inline(always)]
+    pub(crate) fn minus(self, a: Self, b: Self) -> Self {
+        Self {
+            re: a.im.mul_add(b.im, a.re.neg_mul_add(b.re, self.re)),
+            im: a.im.neg_mul_add(b.re, a.re.neg_mul_add(b.im, self.im)),
+        }
+    }
+
+    /// `self + conj(a) b`.
+    #[inline(always)]
+    pub(crate) fn plus_conjugate(self, a: Self, b: Self) -> Self {
+        Self {
+            re: a.im.mul_add(b.im, a.re.mul_add(b.re, self.re)),
+            im: a.im.neg_mul_add(b.re, a.re.mul_add(b.im, self.im)),
+        }
+    }
+
+    /// `self - a conj(b)`.
+    #[inline(always)]
+    pub(crate) fn minus_by_conjugate(self, a: Self, b: Self) -> Self {
+        Self {
+            re: a.im.neg_mul_add(b.im, a.re.neg_mul_add(b.re, self.re)),
+            im: a.im.neg_mul_add(b.re, a.re.mul_add(b.im, self.im)),
+        }
+    }
+
+    /// `self * factor + term` for a real factor.
+    #[inline(always)]
+    pub(crate) fn scaled_plus(self, factor: R, term: Self) -> Self {
+        Self { re: self.re.mul_add(factor, term.re), im: self.im.mul_add(factor, term.im) }
+    }
+
+    /// The squared magnitude.
+    #[inline(always)]
+    pub(crate) fn energy(self) -> R {
+        self.im.mul_add(self.im, self.re * self.re)
+    }
+
+    /// The real part of `conj(self) other`.
+    #[inline(always)]
+    pub(crate) fn along(self, other: Self) -> R {
+        self.im.mul_add(other.im, self.re * other.re)
+    }
+}
+
+impl<R: Register> Add for Complexes<R> {
+    type Output = Self;
+
+    #[inline(always)]
+    fn add(self, other: Self) -> Self {
+        Self { re: self.re + other.re, im: self.im + other.im }
+    }
+}
+
+impl<R: Register> Sub for Complexes<R> {
+    type Output = Self;
+
+    #[inline(always)]
+    fn sub(self, other: Self) -> Self {
+        Self { re: self.re - other.re, im: self.im - other.im }
+    }
+}

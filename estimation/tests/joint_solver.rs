@@ -1,0 +1,211 @@
+//! The joint solver: what must hold whatever the data.
+
+mod support;
+
+use estimation::angles::admm::{AdmmSettings, JointSolver};
+use estimation::angles::estimate::{rank_case, scaled_problem};
+use estimation::angles::problem::JointProblem;
+use estimation::angles::{AngleEstimator, AngleSettings, Extraction};
+use estimation::{BlockError, Blocks};
+use model::scenario::PathAngles;
+use model::{CMatrix, RankCase, Scenario};
+use num_complex::Complex64;
+use proptest::prelude::*;
+use support::{Scene, block_at, scene};
+
+fn problem(scene: &Scene) -> JointProblem {
+    let cases: Vec<RankCase> = (0..scene.blocks.irs_count()).map(|k| rank_case(&scene.blocks, k)).collect();
+    scaled_problem(&scene.blocks, &cases, &AngleSettings::default())
+}
+
+type Table = Vec<Vec<Option<CMatrix>>>;
+
+fn table(blocks: &Blocks) -> Table {
+    let count = blocks.irs_count();
+    (0..count).map(|l| (0..count).map(|k| blocks.block(l, k).cloned()).collect()).collect()
+}
+
+#[test]
+fn the_objective_is_as_accurate_as_asked_for() {
+    for seed in 0..5 {
+        for power in [40.0, 50.0, 60.0] {
+            let problem = problem(&scene(&Scenario::default().with_seed(seed).with_power_dbm(power)));
+            let solve = |tolerance| {
+                let settings = AdmmSettings { tolerance, max_iterations: 20_000, ..AdmmSettings::default() };
+                JointSolver::new().solve(&problem, &settings).unwrap()
+            };
+            let best = solve(1e-7).objective;
+            for tolerance in [1e-3, 1e-4, 1e-5] {
+                let error = (solve(tolerance).objective / best - 1.0).abs();
+                assert!(error < tolerance, "seed {seed}, {power} dBm: {error:e} at {tolerance:e}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_result_does_not_depend_on_the_number_of_threads() {
+    let problem = problem(&scene(&model::scenario::ring(&Scenario::default(), 5).unwrap()));
+    let on = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| JointSolver::new().solve(&problem, &AdmmSettings::default()).unwrap())
+    };
+    let one = on(1);
+    assert_eq!(one, on(2));
+    assert_eq!(one, on(4));
+}
+
+#[test]
+fn the_iteration_limit_is_said() {
+    let problem = problem(&scene(&Scenario::default()));
+    let settings = AdmmSettings { max_iterations: 3, ..AdmmSettings::default() };
+    let solution = JointSolver::new().solve(&problem, &settings).unwrap();
+    assert!(!solution.converged && solution.iterations == 3);
+    assert!(solution.objective.is_finite() && solution.primal_residual > 0.0);
+    assert!(JointSolver::new().solve(&problem, &AdmmSettings::default()).unwrap().converged);
+}
+
+/// A warm start on new noise, with every path's phase changed, takes fewer iterations to the same optimum.
+#[test]
+fn a_warm_start_is_faster_and_ends_at_the_same_point() {
+    let mut scenario = Scenario::default();
+    scenario.target.motion = model::scenario::Motion::Fixed { position_m: [4.0, 6.0] };
+    let source = model::EchoSource::new(&scenario).unwrap();
+    let system = source.system();
+    let target = source.target_m(0);
+    let blocks_of = |frame: u64| {
+        let rows = (0..3).map(|l| {
+            let received = source.frame(l, frame, target);
+            let delay =
+                |k: usize| model::geometry::cascade_delay_s(&system.irs[l].pose, &system.irs[k].pose, target);
+            (0..3).map(|k| Some(block_at(system, &received, k, delay(k)))).collect()
+        });
+        Blocks::of_system(system, system.noise_power_w, rows.collect()).unwrap()
+    };
+    let problems: Vec<JointProblem> = (0..20)
+        .map(|frame| {
+            let blocks = blocks_of(frame);
+            let cases: Vec<RankCase> = (0..3).map(|k| rank_case(&blocks, k)).collect();
+            scaled_problem(&blocks, &cases, &AngleSettings::default())
+        })
+        .collect();
+    let settings = AdmmSettings { tolerance: 1e-3, ..AdmmSettings::default() };
+    let mut warm = JointSolver::new();
+    let (mut cold_iterations, mut warm_iterations) = (0, 0);
+    for (frame, problem) in problems.iter().enumerate() {
+        let cold = JointSolver::new().solve(problem, &settings).unwrap();
+        let warmed = warm.solve_warm(problem, &settings).unwrap();
+        assert!((warmed.objective / cold.objective - 1.0).abs() < 2e-3);
+        if frame > 0 {
+            cold_iterations += cold.iterations;
+            warm_iterations += warmed.iterations;
+        }
+    }
+    println!("iterations over 19 frames: cold {cold_iterations}, warm {warm_iterations}");
+    assert!(warm_iterations < cold_iterations);
+}
+
+#[test]
+fn any_subset_of_blocks_gives_the_angles_that_it_tells() {
+    let scene = scene(&Scenario::default().with_power_dbm(70.0));
+    for mask in [0b111_111_110u32, 0b110_101_011, 0b100_010_001, 0b000_000_111, 0b001_001_001, 0b000_010_000]
+    {
+        let mut blocks = table(&scene.blocks);
+        for (i, block) in blocks.iter_mut().flatten().enumerate() {
+            if mask & (1 << i) == 0 {
+                *block = None;
+            }
+        }
+        let present = |l: usize, k: usize| mask & (1 << (3 * l + k)) != 0;
+        let blocks = Blocks::of_system(&scene.system, scene.blocks.noise_variance(), blocks).unwrap();
+        let estimate = AngleEstimator::default().estimate(&blocks).unwrap();
+        for (i, irs) in estimate.irs.iter().enumerate() {
+            let told = (0..3).any(|j| present(i, j) || present(j, i));
+            assert_eq!(irs.angle_rad.is_some(), told, "mask {mask:09b}, IRS {i}");
+            if let Some(angle) = irs.angle_rad {
+                assert!((angle - scene.truth_rad[i]).abs() < 0.02, "mask {mask:09b}, IRS {i}");
+            }
+        }
+    }
+}
+
+#[test]
+fn rank_cases_mix_in_one_problem() {
+    let mut scenario = Scenario::default().with_power_dbm(60.0);
+    scenario.channel.angles = PathAngles::DftGrid;
+    scenario.irs[1].paths = Some(4);
+    scenario.irs[2].paths = Some(1);
+    let scene = scene(&scenario);
+    for extraction in [Extraction::Eigenvector, Extraction::Denoised, Extraction::Polished] {
+        let settings = AngleSettings { extraction, ..AngleSettings::default() };
+        let estimate = AngleEstimator::new(settings).estimate(&scene.blocks).unwrap();
+        let cases: Vec<RankCase> = estimate.irs.iter().map(|irs| irs.rank_case).collect();
+        assert_eq!(cases, [RankCase::Full, RankCase::Partial, RankCase::One]);
+        assert!(estimate.irs[2].departure_rad.is_none());
+        for (irs, truth) in estimate.irs.iter().zip(&scene.truth_rad) {
+            assert!((irs.angle_rad.unwrap() - truth).abs() < 0.02, "{extraction:?}: {irs:?} for {truth}");
+        }
+    }
+}
+
+#[test]
+fn unusable_blocks_are_named() {
+    let scene = scene(&Scenario::default());
+    let noise = scene.blocks.noise_variance();
+    let with = |edit: &dyn Fn(&mut Table)| {
+        let mut blocks = table(&scene.blocks);
+        edit(&mut blocks);
+        Blocks::of_system(&scene.system, noise, blocks).unwrap_err()
+    };
+    let nan = with(&|b| b[1][2].as_mut().unwrap()[(0, 0)] = Complex64::new(f64::NAN, 0.0));
+    assert_eq!(nan, BlockError::NotFinite { l: 1, k: 2 });
+    assert!(nan.to_string().contains("(1, 2)"));
+    let infinite = with(&|b| b[2][0].as_mut().unwrap()[(3, 1)] = Complex64::new(0.0, f64::INFINITY));
+    assert_eq!(infinite, BlockError::NotFinite { l: 2, k: 0 });
+    assert!(with(&|b| b[0][1] = Some(CMatrix::zeros(10, 3))).to_string().contains("block (0, 1) is 10 x 3"));
+    assert!(with(&|b| b[0][1] = Some(CMatrix::zeros(0, 10))).to_string().contains("block (0, 1)"));
+    assert_eq!(with(&|b| b.iter_mut().flatten().for_each(|x| *x = None)), BlockError::Empty);
+    assert!(matches!(with(&|b| b.truncate(2)), BlockError::Table { .. }));
+    let mut rankless = scene.system.clone();
+    rankless.irs[1].reflected_signal.fill(Complex64::ZERO);
+    let error = Blocks::of_system(&rankless, noise, table(&scene.blocks)).unwrap_err();
+    assert!(error.to_string().contains("IRS 1") && error.to_string().contains("rank 0"));
+    assert!(Blocks::of_system(&scene.system, -1.0, table(&scene.blocks)).is_err());
+}
+
+fn value() -> impl Strategy<Value = f64> {
+    prop_oneof![8 => -10.0..10.0f64, 1 => Just(0.0), 1 => prop::num::f64::ANY]
+}
+
+fn matrix(rows: usize, columns: usize) -> impl Strategy<Value = CMatrix> {
+    prop::collection::vec((value(), value()), rows * columns).prop_map(move |v| {
+        CMatrix::from_iterator(rows, columns, v.into_iter().map(|(re, im)| Complex64::new(re, im)))
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    /// Whatever the shapes and values: refused or estimated, never a panic, never an angle that is not finite.
+    #[test]
+    fn arbitrary_blocks_never_panic(
+        (signals, blocks) in (1usize..4, 1usize..5, 1usize..5, 1usize..4).prop_flat_map(|(count, m, n, d)| (
+            prop::collection::vec(matrix(n, d), count),
+            prop::collection::vec(prop::collection::vec(prop::option::of(matrix(m, d)), count), count),
+        )),
+        spacing in 0.1..2.0f64,
+        noise in prop_oneof![4 => 0.01..10.0f64, 1 => prop::num::f64::ANY],
+    ) {
+        if let Ok(blocks) = Blocks::new(spacing, signals, noise, blocks) {
+            for extraction in [Extraction::Eigenvector, Extraction::Denoised, Extraction::Polished] {
+                let admm = AdmmSettings { max_iterations: 60, ..AdmmSettings::default() };
+                let settings = AngleSettings { extraction, admm, ..AngleSettings::default() };
+                if let Ok(estimate) = AngleEstimator::new(settings).estimate(&blocks) {
+                    for irs in &estimate.irs {
+                        prop_assert!(irs.angle_rad.is_none_or(f64::is_finite), "{irs:?}");
+                    }
+                }
+            }
+        }
+    }
+}
