@@ -1,0 +1,327 @@
+//! The log-likelihood of a position, its Gauss-Newton expansion, and its maximum.
+//!
+//! Minus twice the log-likelihood of independent Gaussian errors is the cost
+//! `sum w (z - h(x))^2` over cascade ranges, `h = d_l + d_k` with gradient
+//! `u_l + u_k`, and bearings, `h = atan2` with gradient `(-sin b, cos b) / d` (Section 4 of the
+//! corrected mathematics; the paper stops at its third stage). Working on the cascade ranges is
+//! the same as working on the segment delays of stage 1 with their full
+//! covariance, since the ranges depend on the position through the segments only, but needs no
+//! segment to be observable. A missing or excluded measurement has weight zero.
+//!
+//! One expansion costs `O(K^2)`: about 10 flops per path and one `atan2` per bearing.
+
+use model::geometry::Point;
+use model::units::SPEED_OF_LIGHT_M_S;
+use nalgebra::Matrix2;
+
+use super::faults::{Fault, FaultTerms};
+use super::measurements::{MAX_NODES, Measurements};
+
+/// Nearer than this to an IRS, directions are taken as at this distance.
+const CLOSEST_M: f64 = 1e-6;
+/// A step shorter than this ends the iteration; Gauss-Newton then is off by far less.
+const SETTLED_STEP_M: f64 = 1e-8;
+const MOST_STEPS: usize = 60;
+/// Smallest ratio of the information's eigenvalues that counts as observable.
+const SMALLEST_EIGENVALUE_RATIO: f64 = 1e-10;
+
+/// The measurements as weighted ranges and directions.
+#[derive(Debug, Clone)]
+pub(super) struct Likelihood {
+    pub nodes: Vec<Point>,
+    /// Cascade ranges, row-major over (sensor, reflector).
+    pub range_m: Vec<f64>,
+    /// Inverse variances of the ranges, 1/m^2; zero where there is none.
+    pub range_weight: Vec<f64>,
+    /// Measured bearings as unit vectors.
+    pub bearing_direction: Vec<Point>,
+    /// Inverse variances of the bearings, 1/rad^2; zero where there is none.
+    pub bearing_weight: Vec<f64>,
+}
+
+/// Distances and unit vectors from every IRS to one position.
+pub(super) struct Rays {
+    distance_m: [f64; MAX_NODES],
+    direction: [Point; MAX_NODES],
+}
+
+/// One measurement at one position: `weight`, measured minus predicted, and the
+/// gradient of the prediction.
+#[derive(Clone, Copy)]
+pub(super) struct Term {
+    pub weight: f64,
+    pub residual: f64,
+    pub gradient: Point,
+}
+
+/// Cost, its downhill direction `J^T W r` and the information `J^T W J` at one position.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Expansion {
+    pub cost: f64,
+    pub gradient: Point,
+    pub information: Matrix2<f64>,
+}
+
+/// Where the iteration ended.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Minimum {
+    pub position_m: Point,
+    pub expansion: Expansion,
+    pub converged: bool,
+}
+
+impl Likelihood {
+    pub fn new(measurements: &Measurements) -> Self {
+        let count = measurements.nodes();
+        let mut range_m = vec![0.0; count * count];
+        let mut range_weight = vec![0.0; count * count];
+        let mut bearing_direction = vec![Point::zeros(); count];
+        let mut bearing_weight = vec![0.0; count];
+        for sensor in 0..count {
+            for reflector in 0..count {
+                if let Some(delay) = measurements.cascade_delay(sensor, reflector) {
+                    range_m[sensor * count + reflector] = SPEED_OF_LIGHT_M_S * delay.delay_s;
+                    range_weight[sensor * count + reflector] =
+                        1.0 / (SPEED_OF_LIGHT_M_S * SPEED_OF_LIGHT_M_S * delay.variance_s2);
+                }
+            }
+            if let Some(bearing) = measurements.bearing(sensor) {
+                let (sin, cos) = bearing.bearing_rad.sin_cos();
+                bearing_direction[sensor] = Point::new(cos, sin);
+                bearing_weight[sensor] = 1.0 / bearing.variance_rad2;
+            }
+        }
+        Self {
+            nodes: measurements.irs_position_m().to_vec(),
+            range_m,
+            range_weight,
+            bearing_direction,
+            bearing_weight,
+        }
+    }
+
+    /// Measurements in use.
+    pub fn measurement_count(&self) -> usize {
+        self.range_weight.iter().chain(&self.bearing_weight).filter(|w| **w > 0.0).count()
+    }
+
+    /// Bearings in use.
+    pub fn bearing_count(&self) -> usize {
+        self.bearing_weight.iter().filter(|w| **w > 0.0).count()
+    }
+
+    /// Indices into the weights of a path.
+    pub fn path(&self, sensor: usize, reflector: usize) -> usize {
+        sensor * self.nodes.len() + reflector
+    }
+
+    pub fn rays(&self, position_m: Point) -> Rays {
+        let mut rays = Rays { distance_m: [0.0; MAX_NODES], direction: [Point::zeros(); MAX_NODES] };
+        for (k, node) in self.nodes.iter().enumerate() {
+            let offset = position_m - node;
+            let distance_m = offset.norm();
+            rays.distance_m[k] = distance_m;
+            rays.direction[k] = offset / distance_m.max(CLOSEST_M);
+        }
+        rays
+    }
+
+    pub fn path_term(&self, rays: &Rays, sensor: usize, reflector: usize) -> Term {
+        let path = self.path(sensor, reflector);
+        Term {
+            weight: self.range_weight[path],
+            residual: self.range_m[path] - rays.distance_m[sensor] - rays.distance_m[reflector],
+            gradient: rays.direction[sensor] + rays.direction[reflector],
+        }
+    }
+
+    /// The residual is the angle between two directions, so it never needs wrapping.
+    pub fn bearing_term(&self, rays: &Rays, node: usize) -> Term {
+        let (measured, predicted) = (self.bearing_direction[node], rays.direction[node]);
+        Term {
+            weight: self.bearing_weight[node],
+            residual: predicted.perp(&measured).atan2(predicted.dot(&measured)),
+            gradient: Point::new(-predicted.y, predicted.x) / rays.distance_m[node].max(CLOSEST_M),
+        }
+    }
+
+    pub fn expand(&self, position_m: Point) -> Expansion {
+        let rays = self.rays(position_m);
+        let mut expansion = Expansion::default();
+        for sensor in 0..self.nodes.len() {
+            for reflector in 0..self.nodes.len() {
+                expansion.add(self.path_term(&rays, sensor, reflector));
+            }
+            if self.bearing_weight[sensor] > 0.0 {
+                expansion.add(self.bearing_term(&rays, sensor));
+            }
+        }
+        expansion
+    }
+
+    /// The expansion with the size of one fault estimated along and eliminated.
+    pub fn expand_with_fault(&self, position_m: Point, fault: Fault) -> Expansion {
+        let terms = FaultTerms::gather(self, &self.rays(position_m), fault);
+        self.expand(position_m).profile(&terms)
+    }
+
+    /// The cost with every measurement's share capped, so that gross errors do not decide.
+    pub fn capped_cost(&self, position_m: Point, most: f64) -> f64 {
+        let rays = self.rays(position_m);
+        let share = |term: Term| (term.weight * term.residual * term.residual).min(most);
+        let nodes = 0..self.nodes.len();
+        let paths = nodes.clone().flat_map(|l| nodes.clone().map(move |k| (l, k)));
+        paths.map(|(l, k)| share(self.path_term(&rays, l, k))).sum::<f64>()
+            + nodes.clone().map(|k| share(self.bearing_term(&rays, k))).sum::<f64>()
+    }
+
+    /// Gauss-Newton from `start_m`, damped where a step would raise the cost.
+    pub fn minimise(&self, start_m: Point) -> Minimum {
+        minimise(start_m, |position_m| self.expand(position_m))
+    }
+
+    /// As [`Self::minimise`], with the size of one fault as a further unknown.
+    pub fn minimise_with_fault(&self, start_m: Point, fault: Fault) -> Minimum {
+        minimise(start_m, |position_m| self.expand_with_fault(position_m, fault))
+    }
+}
+
+impl Expansion {
+    fn add(&mut self, term: Term) {
+        let Term { weight, residual, gradient } = term;
+        self.cost += weight * residual * residual;
+        self.gradient += gradient * (weight * residual);
+        self.information += gradient * gradient.transpose() * weight;
+    }
+
+    fn profile(self, terms: &FaultTerms) -> Self {
+        if terms.common_weight <= 0.0 {
+            return self;
+        }
+        let common = terms.common_gradient;
+        let size = terms.common_residual / terms.common_weight;
+        Self {
+            cost: self.cost - terms.common_residual * size,
+            gradient: self.gradient - common * size,
+            information: self.information - common * common.transpose() / terms.common_weight,
+        }
+    }
+
+    /// `information^-1 vector`, or `None` where a direction is not observed.
+    pub fn solve(&self, vector: &Point) -> Option<Point> {
+        solve_observable(&self.information, vector)
+    }
+}
+
+impl Default for Expansion {
+    fn default() -> Self {
+        Self { cost: 0.0, gradient: Point::zeros(), information: Matrix2::zeros() }
+    }
+}
+
+fn minimise(start_m: Point, expand: impl Fn(Point) -> Expansion) -> Minimum {
+    let mut position_m = start_m;
+    let mut expansion = expand(position_m);
+    let mut damping = 0.0;
+    for _ in 0..MOST_STEPS {
+        let floor = expansion.information.trace() * (damping + 1e-14);
+        let damped = expansion.information + Matrix2::from_diagonal_element(floor);
+        let Some(step) = damped.cholesky().map(|factor| factor.solve(&expansion.gradient)) else { break };
+        let trial = expand(position_m + step);
+        if trial.cost <= expansion.cost * (1.0 + 1e-12) {
+            position_m += step;
+            expansion = trial;
+            damping = if damping < 1e-4 { 0.0 } else { 0.1 * damping };
+        } else if step.norm() >= SETTLED_STEP_M {
+            damping = (10.0 * damping).max(1e-3);
+            continue;
+        }
+        if step.norm() < SETTLED_STEP_M {
+            return Minimum { position_m, expansion, converged: true };
+        }
+    }
+    Minimum { position_m, expansion, converged: false }
+}
+
+/// Solves with a symmetric matrix that must be well away from singular.
+pub(super) fn solve_observable(information: &Matrix2<f64>, vector: &Point) -> Option<Point> {
+    smallest_eigenvalue(information)?;
+    information.cholesky().map(|factor| factor.solve(vector))
+}
+
+/// The smaller eigenvalue, or `None` where the matrix is singular to working
+/// accuracy: the position is then not observed along some direction.
+pub(super) fn smallest_eigenvalue(information: &Matrix2<f64>) -> Option<f64> {
+    let (a, b, c) = (information.m11, information.m12, information.m22);
+    let largest = 0.5 * (a + c) + (0.25 * (a - c) * (a - c) + b * b).sqrt();
+    let smallest = (a * c - b * b) / largest;
+    (smallest.is_finite() && smallest > SMALLEST_EIGENVALUE_RATIO * largest).then_some(smallest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::location::measurements::{Bearing, CascadeDelay};
+    use model::geometry::{bearing_rad, wrap_angle};
+
+    fn measurements(target_m: Point) -> Measurements {
+        let nodes = vec![Point::new(10.0, 50.0), Point::new(10.0, -50.0), Point::new(50.0, 0.0)];
+        let range = |k: usize| (target_m - nodes[k]).norm();
+        let delays = (0..9)
+            .map(|p| {
+                let delay_s = (range(p / 3) + range(p % 3)) / SPEED_OF_LIGHT_M_S;
+                Some(CascadeDelay { delay_s, variance_s2: 1e-18 })
+            })
+            .collect();
+        let bearings = nodes
+            .iter()
+            .map(|p| Some(Bearing { bearing_rad: bearing_rad(*p, target_m), variance_rad2: 1e-5 }))
+            .collect();
+        Measurements::new(nodes, delays, bearings).unwrap()
+    }
+
+    #[test]
+    fn finds_the_target_from_afar() {
+        let target_m = Point::new(3.0, 7.0);
+        let likelihood = Likelihood::new(&measurements(target_m));
+        for start_m in [Point::new(30.0, -30.0), Point::new(-60.0, 20.0), Point::new(0.0, 0.0)] {
+            let minimum = likelihood.minimise(start_m);
+            assert!(minimum.converged);
+            assert!((minimum.position_m - target_m).norm() < 1e-7);
+        }
+    }
+
+    #[test]
+    fn bearing_residual_is_the_wrapped_difference() {
+        let likelihood = Likelihood::new(&measurements(Point::new(3.0, 7.0)));
+        // From (50, 0) the bearing crosses the seam at 180 degrees between the two points.
+        for y in [-1.0, 1.0] {
+            let position_m = Point::new(3.0, y);
+            let rays = likelihood.rays(position_m);
+            let node = likelihood.nodes[2];
+            let expected =
+                wrap_angle(bearing_rad(node, Point::new(3.0, 7.0)) - bearing_rad(node, position_m));
+            assert!((likelihood.bearing_term(&rays, 2).residual - expected).abs() < 1e-12);
+        }
+    }
+
+    #[test]
+    fn a_fault_as_unknown_equals_leaving_its_path_out() {
+        let mut likelihood = Likelihood::new(&measurements(Point::new(3.0, 7.0)));
+        likelihood.range_m[1] += 30.0;
+        likelihood.range_m[5] += 0.4;
+        let fault = Fault::Path { sensor: 0, reflector: 1 };
+        let profiled = likelihood.minimise_with_fault(Point::new(5.0, 5.0), fault);
+        likelihood.range_weight[1] = 0.0;
+        let without = likelihood.minimise(Point::new(5.0, 5.0));
+        assert!((profiled.position_m - without.position_m).norm() < 1e-6);
+        assert!((profiled.expansion.cost - without.expansion.cost).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_singular_information_is_told() {
+        assert!(smallest_eigenvalue(&Matrix2::new(1.0, 1.0, 1.0, 1.0)).is_none());
+        assert!(smallest_eigenvalue(&Matrix2::zeros()).is_none());
+        assert!((smallest_eigenvalue(&Matrix2::new(2.0, 0.0, 0.0, 3.0)).unwrap() - 2.0).abs() < 1e-12);
+    }
+}

@@ -1,0 +1,293 @@
+//! The whole chain: measurements in, fix out.
+//!
+//! Algorithm 3 of the paper with a fourth stage, and around it what a working system needs:
+//! observability before, fault exclusion, status and protection level after. Every stage's answer
+//! on the measurements that were kept stays visible.
+
+use std::fmt;
+
+use model::geometry::Point;
+use nalgebra::Matrix2;
+use thiserror::Error;
+
+use super::exclusion::{Exclusion, screen};
+use super::integrity::Consistency;
+use super::likelihood::Likelihood;
+use super::maximum_likelihood::MaximumLikelihood;
+use super::measurements::Measurements;
+use super::observability::{Unobservable, check_constraints};
+use super::protection::protection_level_m;
+use super::search::{Ambiguity, CoverageArea, Found, search};
+use super::segments::{SegmentDelays, stage_one};
+use super::three_stage::{ThreeStage, three_stage};
+use super::two_stage::{TwoStage, stage_two};
+
+/// How to locate.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LocateSettings {
+    /// Where targets are expected; decides between two places that fit equally well. Default:
+    /// none.
+    pub coverage: Option<CoverageArea>,
+    /// Share of sound fixes in which a fault is claimed. Default: 5e-4.
+    pub false_alarm_probability: f64,
+    /// Share of fixes whose error may exceed the protection level. Default: 1e-3.
+    pub integrity_risk: f64,
+    /// Largest share of the measurements that may be excluded. Default: one half.
+    pub most_excluded_share: f64,
+}
+
+impl Default for LocateSettings {
+    fn default() -> Self {
+        Self { coverage: None, false_alarm_probability: 5e-4, integrity_risk: 1e-3, most_excluded_share: 0.5 }
+    }
+}
+
+/// A setting out of its range.
+#[derive(Debug, Clone, Copy, PartialEq, Error)]
+#[error("{name} is {value}: it must lie between {least} and {most}")]
+pub struct SettingsError {
+    /// The setting.
+    pub name: &'static str,
+    /// Its value.
+    pub value: f64,
+    /// Smallest value allowed.
+    pub least: f64,
+    /// Largest value allowed.
+    pub most: f64,
+}
+
+impl LocateSettings {
+    /// Checks every setting.
+    pub fn validate(&self) -> Result<(), SettingsError> {
+        let within = |name, value: f64, least: f64, most: f64| {
+            if (least..=most).contains(&value) {
+                Ok(())
+            } else {
+                Err(SettingsError { name, value, least, most })
+            }
+        };
+        within("false_alarm_probability", self.false_alarm_probability, 1e-12, 0.5)?;
+        within("integrity_risk", self.integrity_risk, 1e-12, 0.5)?;
+        within("most_excluded_share", self.most_excluded_share, 0.0, 1.0)?;
+        if let Some(area) = self.coverage {
+            for (name, min, max) in [
+                ("width of the coverage area", area.min_m.x, area.max_m.x),
+                ("height of the coverage area", area.min_m.y, area.max_m.y),
+            ] {
+                within(name, max - min, 0.0, f64::MAX)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How far a fix can be trusted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    /// Consistent, checkable and unique.
+    Nominal,
+    /// A fix with at least one [`Caution`].
+    Degraded,
+    /// No fix.
+    Unobservable,
+}
+
+impl Status {
+    /// Status of an outcome of [`locate`].
+    pub fn of(outcome: &Result<Fix, Unobservable>) -> Self {
+        match outcome {
+            Ok(fix) if fix.cautions.is_empty() => Self::Nominal,
+            Ok(_) => Self::Degraded,
+            Err(_) => Self::Unobservable,
+        }
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Nominal => "nominal",
+            Self::Degraded => "degraded",
+            Self::Unobservable => "unobservable",
+        })
+    }
+}
+
+/// Why a fix is degraded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum Caution {
+    /// Faulty measurements were left out.
+    #[error("faulty measurements were excluded")]
+    FaultExcluded,
+    /// Another fault explains the data about as well as the one excluded.
+    #[error("the fault is not certain: another one fits about as well")]
+    FaultNotCertain,
+    /// The measurements contradict each other, and no exclusion cures it.
+    #[error("the measurements contradict each other")]
+    Inconsistent,
+    /// No more measurements than unknowns: nothing can be checked.
+    #[error("no redundancy: a fault would not show")]
+    NotCheckable,
+    /// Some single fault would move the fix without bound.
+    #[error("no protection level: a single fault could move the fix without bound")]
+    Unprotected,
+    /// Two places fit, and the coverage area decided.
+    #[error("two places fit; the coverage area decided")]
+    ResolvedByCoverage,
+    /// Two places fit, and nothing decides.
+    #[error("two places fit; the likelier one is given")]
+    Ambiguous,
+    /// The iteration did not settle.
+    #[error("the iteration did not settle")]
+    NotConverged,
+}
+
+/// The answers of the four stages on the measurements that were kept.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stages {
+    /// Stage 1.
+    pub segments: SegmentDelays,
+    /// Stage 2, where the data determine it.
+    pub two_stage: Option<TwoStage>,
+    /// Stage 3, likewise.
+    pub three_stage: Option<ThreeStage>,
+    /// Stage 4.
+    pub maximum_likelihood: MaximumLikelihood,
+}
+
+/// A position, and how far it can be trusted.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fix {
+    /// Every stage's answer.
+    pub stages: Stages,
+    /// The consistency tests on the measurements that were kept.
+    pub consistency: Consistency,
+    /// What was excluded, and why, in the order found.
+    pub excluded: Vec<Exclusion>,
+    /// Radius that holds the error with probability `1 - integrity_risk`, given one possible
+    /// undetected fault; `None` where there is no such radius.
+    pub protection_level_m: Option<f64>,
+    /// A second place that fits, if there is one.
+    pub ambiguity: Option<Ambiguity>,
+    /// Why the fix is degraded; empty for a nominal one.
+    pub cautions: Vec<Caution>,
+}
+
+impl Fix {
+    /// The position: that of the last stage.
+    pub fn position_m(&self) -> Point {
+        self.stages.maximum_likelihood.position_m
+    }
+
+    /// Covariance of the position's error.
+    pub fn covariance_m2(&self) -> Matrix2<f64> {
+        self.stages.maximum_likelihood.covariance_m2
+    }
+
+    /// Nominal or degraded.
+    pub fn status(&self) -> Status {
+        if self.cautions.is_empty() { Status::Nominal } else { Status::Degraded }
+    }
+}
+
+/// Stages 1 to 3.
+struct ClosedForm {
+    segments: SegmentDelays,
+    two_stage: Option<TwoStage>,
+    three_stage: Option<ThreeStage>,
+}
+
+impl ClosedForm {
+    fn new(likelihood: &Likelihood) -> Self {
+        let segments = stage_one(likelihood);
+        let two_stage = stage_two(likelihood, &segments);
+        let three_stage = two_stage.as_ref().and_then(three_stage);
+        Self { segments, two_stage, three_stage }
+    }
+
+    fn start_m(&self) -> Option<Point> {
+        self.three_stage.map(|stage| stage.position_m)
+    }
+}
+
+/// Locates the target; `settings` are taken as valid.
+pub fn locate(measurements: &Measurements, settings: &LocateSettings) -> Result<Fix, Unobservable> {
+    let likelihood = Likelihood::new(measurements);
+    check_constraints(&likelihood)?;
+    let closed_form = ClosedForm::new(&likelihood);
+    let found = find(&likelihood, closed_form.start_m(), settings);
+
+    let screened = screen(&likelihood, found.minimum, settings);
+    let (closed_form, found) = if screened.excluded.is_empty() {
+        (closed_form, found)
+    } else {
+        let closed_form = ClosedForm::new(&screened.likelihood);
+        let found = find(&screened.likelihood, Some(screened.minimum.position_m), settings);
+        (closed_form, found)
+    };
+    let maximum_likelihood = MaximumLikelihood::checked(&screened.likelihood, &found.minimum)?;
+
+    let consistent = screened.consistency.passes(settings.false_alarm_probability);
+    let level_m =
+        protection_level_m(&screened.likelihood, &found.minimum, &screened.rivals, settings.integrity_risk);
+    let protection_level_m =
+        level_m.filter(|_| consistent && found.minimum.converged).map(|level_m| level_m + reach_of(&found));
+    let mut fix = Fix {
+        stages: Stages {
+            segments: closed_form.segments,
+            two_stage: closed_form.two_stage,
+            three_stage: closed_form.three_stage,
+            maximum_likelihood,
+        },
+        consistency: screened.consistency,
+        excluded: screened.excluded,
+        protection_level_m,
+        ambiguity: found.ambiguity,
+        cautions: Vec::new(),
+    };
+    fix.cautions = cautions(&fix, consistent);
+    Ok(fix)
+}
+
+/// The maximum of the likelihood: next to `start_m` where the data have one maximum only, else
+/// the best of the scene.
+fn find(likelihood: &Likelihood, start_m: Option<Point>, settings: &LocateSettings) -> Found {
+    match start_m {
+        Some(start_m) if likelihood.bearing_count() >= 2 => {
+            let minimum = likelihood.minimise(start_m);
+            if minimum.converged {
+                Found { minimum, ambiguity: None }
+            } else {
+                search(likelihood, Some(start_m), settings.coverage.as_ref())
+            }
+        }
+        _ => search(likelihood, start_m, settings.coverage.as_ref()),
+    }
+}
+
+/// Distance to an alternative that nothing rules out.
+fn reach_of(found: &Found) -> f64 {
+    match found.ambiguity {
+        Some(Ambiguity { alternative_m, resolved_by_coverage: false }) => {
+            (alternative_m - found.minimum.position_m).norm()
+        }
+        _ => 0.0,
+    }
+}
+
+fn cautions(fix: &Fix, consistent: bool) -> Vec<Caution> {
+    let ambiguous = fix.ambiguity.map(|ambiguity| ambiguity.resolved_by_coverage);
+    [
+        (!fix.excluded.is_empty(), Caution::FaultExcluded),
+        (fix.excluded.iter().any(|exclusion| exclusion.rivalled), Caution::FaultNotCertain),
+        (!consistent, Caution::Inconsistent),
+        (fix.consistency.redundancy == 0, Caution::NotCheckable),
+        (fix.protection_level_m.is_none(), Caution::Unprotected),
+        (ambiguous == Some(true), Caution::ResolvedByCoverage),
+        (ambiguous == Some(false), Caution::Ambiguous),
+        (!fix.stages.maximum_likelihood.converged, Caution::NotConverged),
+    ]
+    .into_iter()
+    .filter_map(|(applies, caution)| applies.then_some(caution))
+    .collect()
+}

@@ -1,0 +1,221 @@
+//! What the locator works from: IRS positions, cascade delays and bearings, each
+//! with its variance, any of them missing.
+//!
+//! Checked once here, so that no later step meets a NaN, an infinite value or a
+//! variance that is not positive.
+
+use model::geometry::Point;
+use thiserror::Error;
+
+/// Most IRSs that one fix may combine.
+pub const MAX_NODES: usize = 32;
+
+/// Measured delay reflector -> target -> sensor, the BS-IRS part removed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CascadeDelay {
+    /// The delay.
+    pub delay_s: f64,
+    /// Variance of its error.
+    pub variance_s2: f64,
+}
+
+/// Measured global bearing of the target from one IRS.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Bearing {
+    /// The bearing; any multiple of a full turn may be added.
+    pub bearing_rad: f64,
+    /// Variance of its error.
+    pub variance_rad2: f64,
+}
+
+/// Why measurements are refused; indices count from zero.
+#[derive(Debug, Clone, Copy, PartialEq, Error)]
+pub enum MeasurementError {
+    /// The number of IRSs is not supported.
+    #[error("{count} IRSs: give 1 to {MAX_NODES}")]
+    NodeCount {
+        /// IRSs given.
+        count: usize,
+    },
+    /// The cascade delays are not one entry per ordered pair of IRSs.
+    #[error(
+        "{found} cascade delays for {expected} paths: give one entry per (sensor, reflector), None where missing"
+    )]
+    DelayCount {
+        /// Paths there are.
+        expected: usize,
+        /// Entries given.
+        found: usize,
+    },
+    /// The bearings are not one entry per IRS.
+    #[error("{found} bearings for {expected} IRSs: give one entry per IRS, None where missing")]
+    BearingCount {
+        /// IRSs there are.
+        expected: usize,
+        /// Entries given.
+        found: usize,
+    },
+    /// A coordinate is NaN or infinite.
+    #[error("position of IRS {node} is not finite")]
+    Position {
+        /// The IRS.
+        node: usize,
+    },
+    /// A delay is NaN or infinite, or its variance is not positive and finite.
+    #[error(
+        "path (sensor {sensor}, reflector {reflector}): delay {delay_s} s with variance {variance_s2} s^2; the delay \
+         must be finite, the variance finite and positive"
+    )]
+    Delay {
+        /// IRS that senses the path.
+        sensor: usize,
+        /// IRS that reflects it.
+        reflector: usize,
+        /// Delay given.
+        delay_s: f64,
+        /// Variance given.
+        variance_s2: f64,
+    },
+    /// A bearing is NaN or infinite, or its variance is not positive and finite.
+    #[error(
+        "IRS {node}: bearing {bearing_rad} rad with variance {variance_rad2} rad^2; the bearing must be finite, the \
+         variance finite and positive"
+    )]
+    Bearing {
+        /// The IRS.
+        node: usize,
+        /// Bearing given.
+        bearing_rad: f64,
+        /// Variance given.
+        variance_rad2: f64,
+    },
+}
+
+/// Checked measurements of one target.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Measurements {
+    irs_position_m: Vec<Point>,
+    cascade_delays: Vec<Option<CascadeDelay>>,
+    bearings: Vec<Option<Bearing>>,
+}
+
+impl Measurements {
+    /// Checks and keeps the measurements. `cascade_delays` runs over sensors, and for
+    /// each sensor over reflectors (row-major `K x K`); `bearings` over IRSs.
+    pub fn new(
+        irs_position_m: Vec<Point>,
+        cascade_delays: Vec<Option<CascadeDelay>>,
+        bearings: Vec<Option<Bearing>>,
+    ) -> Result<Self, MeasurementError> {
+        let count = irs_position_m.len();
+        if count == 0 || count > MAX_NODES {
+            return Err(MeasurementError::NodeCount { count });
+        }
+        if cascade_delays.len() != count * count {
+            return Err(MeasurementError::DelayCount {
+                expected: count * count,
+                found: cascade_delays.len(),
+            });
+        }
+        if bearings.len() != count {
+            return Err(MeasurementError::BearingCount { expected: count, found: bearings.len() });
+        }
+        if let Some(node) = irs_position_m.iter().position(|p| !p.iter().all(|v| v.is_finite())) {
+            return Err(MeasurementError::Position { node });
+        }
+        for (path, delay) in cascade_delays.iter().enumerate() {
+            if let Some(CascadeDelay { delay_s, variance_s2 }) = *delay
+                && !(delay_s.is_finite() && is_variance(variance_s2))
+            {
+                let (sensor, reflector) = (path / count, path % count);
+                return Err(MeasurementError::Delay { sensor, reflector, delay_s, variance_s2 });
+            }
+        }
+        for (node, bearing) in bearings.iter().enumerate() {
+            if let Some(Bearing { bearing_rad, variance_rad2 }) = *bearing
+                && !(bearing_rad.is_finite() && is_variance(variance_rad2))
+            {
+                return Err(MeasurementError::Bearing { node, bearing_rad, variance_rad2 });
+            }
+        }
+        Ok(Self { irs_position_m, cascade_delays, bearings })
+    }
+
+    /// Number of IRSs, `K`.
+    pub fn nodes(&self) -> usize {
+        self.irs_position_m.len()
+    }
+
+    /// Positions of the IRSs.
+    pub fn irs_position_m(&self) -> &[Point] {
+        &self.irs_position_m
+    }
+
+    /// Delay of the path reflected by `reflector` and sensed at `sensor`, where there is one.
+    pub fn cascade_delay(&self, sensor: usize, reflector: usize) -> Option<CascadeDelay> {
+        if reflector >= self.nodes() {
+            return None;
+        }
+        self.cascade_delays.get(sensor * self.nodes() + reflector).copied().flatten()
+    }
+
+    /// Bearing of the target from `node`, where there is one.
+    pub fn bearing(&self, node: usize) -> Option<Bearing> {
+        self.bearings.get(node).copied().flatten()
+    }
+}
+
+fn is_variance(value: f64) -> bool {
+    value.is_finite() && value > 0.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DELAY: CascadeDelay = CascadeDelay { delay_s: 3e-7, variance_s2: 1e-18 };
+    const BEARING: Bearing = Bearing { bearing_rad: 1.0, variance_rad2: 1e-6 };
+
+    fn two_nodes() -> Vec<Point> {
+        vec![Point::new(10.0, 50.0), Point::new(50.0, 0.0)]
+    }
+
+    #[test]
+    fn errors_name_the_path_and_the_node() {
+        let mut delays = vec![Some(DELAY); 4];
+        delays[2] = Some(CascadeDelay { variance_s2: 0.0, ..DELAY });
+        let refused = Measurements::new(two_nodes(), delays, vec![None; 2]).unwrap_err();
+        assert!(matches!(refused, MeasurementError::Delay { sensor: 1, reflector: 0, .. }));
+        assert!(refused.to_string().contains("sensor 1, reflector 0"));
+
+        let bearings = vec![Some(BEARING), Some(Bearing { bearing_rad: f64::NAN, ..BEARING })];
+        let refused = Measurements::new(two_nodes(), vec![None; 4], bearings).unwrap_err();
+        assert!(matches!(refused, MeasurementError::Bearing { node: 1, .. }));
+
+        let mut nodes = two_nodes();
+        nodes[1].y = f64::INFINITY;
+        let refused = Measurements::new(nodes, vec![None; 4], vec![None; 2]).unwrap_err();
+        assert_eq!(refused, MeasurementError::Position { node: 1 });
+    }
+
+    #[test]
+    fn shapes_are_checked() {
+        let refused = Measurements::new(vec![], vec![], vec![]).unwrap_err();
+        assert_eq!(refused, MeasurementError::NodeCount { count: 0 });
+        let refused = Measurements::new(two_nodes(), vec![None; 3], vec![None; 2]).unwrap_err();
+        assert_eq!(refused, MeasurementError::DelayCount { expected: 4, found: 3 });
+        let refused = Measurements::new(two_nodes(), vec![None; 4], vec![None; 1]).unwrap_err();
+        assert_eq!(refused, MeasurementError::BearingCount { expected: 2, found: 1 });
+    }
+
+    #[test]
+    fn rows_are_sensors() {
+        let mut delays = vec![None; 4];
+        delays[1] = Some(DELAY);
+        let measurements = Measurements::new(two_nodes(), delays, vec![None; 2]).unwrap();
+        assert_eq!(measurements.cascade_delay(0, 1), Some(DELAY));
+        assert_eq!(measurements.cascade_delay(1, 0), None);
+        assert_eq!(measurements.cascade_delay(0, 2), None);
+        assert_eq!(measurements.cascade_delay(2, 0), None);
+    }
+}

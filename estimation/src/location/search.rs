@@ -1,0 +1,189 @@
+//! The likelihood searched over the scene, where the stages give no start or where two places
+//! explain the measurements equally well.
+//!
+//! Delays alone from two IRSs (or from IRSs on one line) have a mirror image; a single bearing
+//! may cut an ellipse twice. The search walks a grid over IRSs and coverage area,
+//! refines the best local minima and the mirror image of the best, and keeps those whose
+//! likelihood is within 1 : 1000 of the best. The coverage area then decides, and the fix says
+//! so. The paper always has all bearings and needs none of this. Cost: 256 expansions
+//! and a few minimisations, run only with fewer than two bearings or without stage 3.
+
+use model::geometry::Point;
+use nalgebra::Matrix2;
+
+use super::likelihood::{Likelihood, Minimum, smallest_eigenvalue};
+
+const GRID: usize = 16;
+const MOST_REFINED: usize = 8;
+/// Twice the logarithm of a likelihood ratio of 1000.
+const COMPARABLE_COST: f64 = 13.8;
+/// Minima nearer than this, or than three standard deviations, are one.
+const SAME_PLACE_M: f64 = 0.05;
+
+/// The rectangle in which targets are expected.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CoverageArea {
+    /// Corner with the smallest coordinates.
+    pub min_m: Point,
+    /// Corner with the largest coordinates.
+    pub max_m: Point,
+}
+
+impl CoverageArea {
+    /// Distance from the area, zero inside.
+    pub fn distance_m(&self, position_m: Point) -> f64 {
+        let outside = (self.min_m - position_m).sup(&(position_m - self.max_m)).sup(&Point::zeros());
+        outside.norm()
+    }
+
+    /// Whether a fix may lie inside: no farther out than three of its standard deviations.
+    pub(super) fn holds(&self, minimum: &Minimum) -> bool {
+        self.distance_m(minimum.position_m) <= spread_m(minimum)
+    }
+
+    fn around(points: impl Iterator<Item = Point>) -> Self {
+        let (mut min_m, mut max_m) = (Point::repeat(f64::INFINITY), Point::repeat(f64::NEG_INFINITY));
+        for point in points {
+            min_m = min_m.inf(&point);
+            max_m = max_m.sup(&point);
+        }
+        Self { min_m, max_m }
+    }
+
+    fn grown(&self, margin_m: f64) -> Self {
+        Self { min_m: self.min_m - Point::repeat(margin_m), max_m: self.max_m + Point::repeat(margin_m) }
+    }
+}
+
+/// A second place that explains the measurements about as well as the fix.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Ambiguity {
+    /// The best of the other places.
+    pub alternative_m: Point,
+    /// Whether the coverage area rules all other places out. If not, the fix is the likelier
+    /// place, and the protection level reaches to the alternative.
+    pub resolved_by_coverage: bool,
+}
+
+/// The place chosen, and the ambiguity if there was one.
+pub(super) struct Found {
+    pub minimum: Minimum,
+    pub ambiguity: Option<Ambiguity>,
+}
+
+/// Searches the scene; `start_m` adds a place to start from.
+pub(super) fn search(
+    likelihood: &Likelihood,
+    start_m: Option<Point>,
+    coverage: Option<&CoverageArea>,
+) -> Found {
+    let mut minima: Vec<Minimum> = Vec::with_capacity(MOST_REFINED + 2);
+    for start_m in start_m.into_iter().chain(grid_minima(likelihood, coverage)) {
+        keep(&mut minima, likelihood.minimise(start_m));
+    }
+    if let Some(best) = minima.iter().min_by(|a, b| a.expansion.cost.total_cmp(&b.expansion.cost)) {
+        let mirrored_m = mirrored(&likelihood.nodes, best.position_m);
+        keep(&mut minima, likelihood.minimise(mirrored_m));
+    }
+    choose(minima, coverage)
+}
+
+/// Local minima of the cost over a grid, lowest first.
+fn grid_minima(likelihood: &Likelihood, coverage: Option<&CoverageArea>) -> Vec<Point> {
+    let scene = scene(likelihood, coverage);
+    let step_m = (scene.max_m - scene.min_m) / (GRID - 1) as f64;
+    let at = |i: usize, j: usize| scene.min_m + Point::new(step_m.x * i as f64, step_m.y * j as f64);
+    let cost: Vec<f64> = (0..GRID * GRID).map(|n| likelihood.expand(at(n / GRID, n % GRID)).cost).collect();
+    let mut starts: Vec<(f64, Point)> = Vec::new();
+    for i in 0..GRID {
+        for j in 0..GRID {
+            let own = cost[i * GRID + j];
+            let (rows, columns) =
+                (i.saturating_sub(1)..GRID.min(i + 2), j.saturating_sub(1)..GRID.min(j + 2));
+            if rows.flat_map(|a| columns.clone().map(move |b| a * GRID + b)).all(|n| own <= cost[n]) {
+                starts.push((own, at(i, j)));
+            }
+        }
+    }
+    starts.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let centre_m = coverage.map(|area| (area.min_m + area.max_m) * 0.5);
+    centre_m.into_iter().chain(starts.into_iter().take(MOST_REFINED).map(|(_, start_m)| start_m)).collect()
+}
+
+/// IRSs and coverage area with a margin, or the reach of the delays where no area is known.
+fn scene(likelihood: &Likelihood, coverage: Option<&CoverageArea>) -> CoverageArea {
+    let corners = coverage.into_iter().flat_map(|area| [area.min_m, area.max_m]);
+    let around = CoverageArea::around(likelihood.nodes.iter().copied().chain(corners));
+    let size_m = (around.max_m - around.min_m).norm().max(1.0);
+    let in_use = likelihood.range_m.iter().zip(&likelihood.range_weight).filter(|(_, w)| **w > 0.0);
+    let reach_m = in_use.map(|(range_m, _)| 0.5 * range_m.abs()).fold(0.0, f64::max);
+    around.grown(if coverage.is_some() { 0.25 * size_m } else { (0.25 * size_m).max(reach_m) })
+}
+
+/// Mirror image about the line that fits the IRSs best.
+fn mirrored(nodes: &[Point], position_m: Point) -> Point {
+    let centre_m = nodes.iter().sum::<Point>() / nodes.len() as f64;
+    let scatter: Matrix2<f64> = nodes.iter().map(|p| (p - centre_m) * (p - centre_m).transpose()).sum();
+    let half_angle = 0.5 * (2.0 * scatter.m12).atan2(scatter.m11 - scatter.m22);
+    let along = Point::new(half_angle.cos(), half_angle.sin());
+    let offset = position_m - centre_m;
+    centre_m + along * (2.0 * along.dot(&offset)) - offset
+}
+
+/// Adds a minimum unless it failed or is known already.
+fn keep(minima: &mut Vec<Minimum>, found: Minimum) {
+    if !(found.expansion.cost.is_finite() && found.position_m.iter().all(|v| v.is_finite())) {
+        return;
+    }
+    match minima.iter_mut().find(|known| same_place(known, &found)) {
+        Some(known) if found.expansion.cost < known.expansion.cost => *known = found,
+        Some(_) => {}
+        None => minima.push(found),
+    }
+}
+
+fn same_place(a: &Minimum, b: &Minimum) -> bool {
+    (a.position_m - b.position_m).norm() < SAME_PLACE_M.max(spread_m(a)).max(spread_m(b))
+}
+
+/// Three standard deviations along the least certain direction, zero where that is not observed.
+fn spread_m(minimum: &Minimum) -> f64 {
+    smallest_eigenvalue(&minimum.expansion.information).map_or(0.0, |smallest| 3.0 / smallest.sqrt())
+}
+
+fn choose(mut minima: Vec<Minimum>, coverage: Option<&CoverageArea>) -> Found {
+    minima.sort_by(|a, b| a.expansion.cost.total_cmp(&b.expansion.cost));
+    let Some(best) = minima.first().copied() else {
+        let nowhere =
+            Minimum { position_m: Point::repeat(f64::NAN), expansion: Default::default(), converged: false };
+        return Found { minimum: nowhere, ambiguity: None };
+    };
+    minima.retain(|m| m.expansion.cost <= best.expansion.cost + COMPARABLE_COST);
+    let covered = |m: &Minimum| coverage.is_none_or(|area| area.holds(m));
+    let covered_count = minima.iter().filter(|m| covered(m)).count();
+    let chosen = minima.iter().position(covered).unwrap_or(0);
+    let minimum = minima.remove(chosen);
+    let other = minima.iter().find(|m| covered(m)).or(minima.first());
+    let ambiguity = other
+        .map(|other| Ambiguity { alternative_m: other.position_m, resolved_by_coverage: covered_count == 1 });
+    Found { minimum, ambiguity }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mirror_image_about_two_nodes() {
+        let nodes = [Point::new(10.0, 50.0), Point::new(10.0, -50.0)];
+        let image_m = mirrored(&nodes, Point::new(4.0, 7.0));
+        assert!((image_m - Point::new(16.0, 7.0)).norm() < 1e-9);
+    }
+
+    #[test]
+    fn distance_from_the_area() {
+        let area = CoverageArea { min_m: Point::zeros(), max_m: Point::new(10.0, 10.0) };
+        assert_eq!(area.distance_m(Point::new(5.0, 10.0)), 0.0);
+        assert!((area.distance_m(Point::new(13.0, -4.0)) - 5.0).abs() < 1e-12);
+    }
+}
