@@ -1,0 +1,136 @@
+//! The command line: what can be asked for, and the exit code of each way it can end.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::commands;
+use crate::solve;
+
+/// Exit code for input that cannot be used: a bad scenario, an unreadable file (EX_USAGE).
+const EXIT_BAD_INPUT: u8 = 64;
+
+/// Locate a target with several intelligent reflecting surfaces (IRSs) at once.
+///
+/// A base station illuminates K IRSs; each reflects towards the target and listens with its own
+/// sensors. Every pair of reflecting and sensing IRS is a path with a delay and two angles: K^2 paths,
+/// one position.
+#[derive(Debug, Parser)]
+#[command(version, arg_required_else_help = true)]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Check or generate scenarios.
+    #[command(subcommand)]
+    Scenario(ScenarioCommand),
+    /// Solve one kind of problem from a JSON file.
+    #[command(subcommand)]
+    Solve(SolveCommand),
+}
+
+#[derive(Debug, Subcommand)]
+enum ScenarioCommand {
+    /// Check a scenario and show what follows from it: SNR per path, rank cases, sectors, bounds.
+    ///
+    /// Settings come in layers: the defaults (Table I of the paper), the file, environment variables
+    /// such as HYLOC__BASE_STATION__POWER_DBM=40, and --set. Examples:
+    ///
+    ///   hyloc scenario check deploy/scenarios/paper.toml
+    ///   hyloc scenario check deploy/scenarios/rank-one.toml --set base_station.power_dbm=60 --json
+    #[command(verbatim_doc_comment)]
+    Check {
+        /// Scenario file, TOML; without one, the defaults.
+        file: Option<PathBuf>,
+        /// Override one key; may be repeated.
+        #[arg(long = "set", value_name = "KEY=VALUE")]
+        overrides: Vec<String>,
+        /// Print JSON for programs instead of tables for people.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print a scenario with K IRSs on a ring around the coverage area, as TOML.
+    ///
+    /// Subcarriers and transmit antennas grow with K, so that the energy per path stays the same.
+    Generate {
+        /// Number of IRSs, 2 to 32.
+        #[arg(long)]
+        nodes: usize,
+        /// Scenario to start from; without one, the defaults.
+        #[arg(long)]
+        scenario: Option<PathBuf>,
+        /// Override one key of it; may be repeated.
+        #[arg(long = "set", value_name = "KEY=VALUE")]
+        overrides: Vec<String>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum SolveCommand {
+    /// Fisher information and Cramer-Rao bounds of given scenes, gain unknown (exact) and known (paper).
+    Crb(SolveFiles),
+    /// Matched-filter delay and block of given spectra.
+    Delay(SolveFiles),
+    /// Position, covariance and integrity from cascade delays and bearings; what is `null` is missing.
+    Locate(SolveFiles),
+    /// Joint angles of all paths from given blocks, by ADMM on the atomic-norm problem.
+    Angles {
+        #[command(flatten)]
+        files: SolveFiles,
+        /// Relative accuracy of the objective at which to stop [default: 1e-4].
+        #[arg(long, value_name = "RATIO")]
+        tolerance: Option<f64>,
+        /// Iteration limit; a solution that meets it is marked as not converged.
+        #[arg(long, value_name = "N")]
+        max_iterations: Option<usize>,
+    },
+}
+
+#[derive(Debug, Args)]
+struct SolveFiles {
+    /// JSON file with the problems under "cases"; `-` reads standard input.
+    #[arg(long, value_name = "FILE")]
+    input: PathBuf,
+    /// Where the answer goes; standard output by default.
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// Runs a command; errors end as one sentence on standard error.
+pub fn run(arguments: Arguments) -> ExitCode {
+    match dispatch(arguments.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            commands::complain(&error);
+            ExitCode::from(EXIT_BAD_INPUT)
+        }
+    }
+}
+
+fn dispatch(command: Command) -> anyhow::Result<()> {
+    match command {
+        Command::Scenario(ScenarioCommand::Check { file, overrides, json }) => {
+            commands::scenario::check(file, overrides, json)
+        }
+        Command::Scenario(ScenarioCommand::Generate { nodes, scenario, overrides }) => {
+            commands::scenario::generate(nodes, scenario, overrides)
+        }
+        Command::Solve(SolveCommand::Crb(files)) => {
+            solve::run::<solve::crb::Crb>(&(), &files.input, files.output.as_deref())
+        }
+        Command::Solve(SolveCommand::Delay(files)) => {
+            solve::run::<solve::delay::Delay>(&(), &files.input, files.output.as_deref())
+        }
+        Command::Solve(SolveCommand::Locate(files)) => {
+            solve::run::<solve::locate::Locate>(&(), &files.input, files.output.as_deref())
+        }
+        Command::Solve(SolveCommand::Angles { files, tolerance, max_iterations }) => {
+            let settings = solve::angles::Settings { tolerance, max_iterations };
+            solve::run::<solve::angles::Angles>(&settings, &files.input, files.output.as_deref())
+        }
+    }
+}

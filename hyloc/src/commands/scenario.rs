@@ -1,0 +1,153 @@
+//! `hyloc scenario check` and `hyloc scenario generate`.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use model::scenario::ring;
+use model::units::db_from_ratio;
+use model::{Gain, Information, Point, RankCase, Scheme, System};
+use serde::Serialize;
+use settings::{Layers, load_scenario};
+
+use super::say;
+
+/// What follows from a scenario, for a target at the centre of the coverage area.
+#[derive(Debug, Serialize)]
+struct Summary {
+    target_m: [f64; 2],
+    noise_power_w: f64,
+    unambiguous_half_sector_deg: f64,
+    irs: Vec<IrsSummary>,
+    path_snr_db: Vec<Vec<f64>>,
+    bound_rms_m: Vec<SchemeSummary>,
+    warnings: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct IrsSummary {
+    position_m: [f64; 2],
+    broadside_deg: f64,
+    widest_view_deg: f64,
+    streams: usize,
+    subcarriers: usize,
+    effective_rank: usize,
+    rank_case: u8,
+}
+
+#[derive(Debug, Serialize)]
+struct SchemeSummary {
+    scheme: &'static str,
+    exact: Option<f64>,
+    paper: Option<f64>,
+}
+
+/// Checks a scenario and prints what follows from it.
+pub fn check(file: Option<PathBuf>, overrides: Vec<String>, json: bool) -> anyhow::Result<()> {
+    let scenario = load_scenario(&Layers { file, overrides, environment: None })?;
+    let system = System::new(&scenario)?;
+    let single = System::new(&scenario.clone().single_irs()).ok();
+    let summary = summarise(&system, single.as_ref());
+    say(if json { serde_json::to_string_pretty(&summary)? } else { table(&summary) }.trim_end());
+    Ok(())
+}
+
+/// Prints a scenario with `nodes` IRSs.
+pub fn generate(nodes: usize, file: Option<PathBuf>, overrides: Vec<String>) -> anyhow::Result<()> {
+    let base = load_scenario(&Layers { file, overrides, environment: None })?;
+    let scenario = ring(&base, nodes)?;
+    say(toml::to_string(&scenario).context("the scenario cannot be written as TOML")?.trim_end());
+    Ok(())
+}
+
+fn summarise(system: &System, single: Option<&System>) -> Summary {
+    let centre = system.coverage.centre();
+    let count = system.irs_count();
+    Summary {
+        target_m: [centre.x, centre.y],
+        noise_power_w: system.noise_power_w,
+        unambiguous_half_sector_deg: system.sensor_array().unambiguous_half_sector_rad().to_degrees(),
+        irs: (0..count).map(|k| irs_summary(system, k)).collect(),
+        path_snr_db: (0..count)
+            .map(|l| (0..count).map(|k| db_from_ratio(system.path_snr(l, k, centre))).collect())
+            .collect(),
+        bound_rms_m: bounds(system, single, centre),
+        warnings: system.warnings(),
+    }
+}
+
+fn irs_summary(system: &System, k: usize) -> IrsSummary {
+    let irs = &system.irs[k];
+    IrsSummary {
+        position_m: [irs.pose.position_m.x, irs.pose.position_m.y],
+        broadside_deg: irs.pose.broadside_rad.to_degrees(),
+        widest_view_deg: system.widest_view_rad(k).to_degrees(),
+        streams: irs.reflected_signal.ncols(),
+        subcarriers: irs.waveform.subcarriers.len(),
+        effective_rank: system.effective_rank(k),
+        rank_case: match system.rank_case(k) {
+            RankCase::Full => 1,
+            RankCase::Partial => 2,
+            RankCase::One => 3,
+        },
+    }
+}
+
+fn bounds(system: &System, single: Option<&System>, target: Point) -> Vec<SchemeSummary> {
+    let rms = |system: &System, gain, scheme| {
+        let bound = Information::new(system, target, gain).position_crb_m2(scheme).ok()?;
+        Some(bound.trace().sqrt())
+    };
+    let row = |name, system: &System, scheme| SchemeSummary {
+        scheme: name,
+        exact: rms(system, Gain::Unknown, scheme),
+        paper: rms(system, Gain::Known, scheme),
+    };
+    let mut rows = vec![
+        row("hybrid", system, Scheme::Hybrid),
+        row("angle only", system, Scheme::AngleOnly),
+        row("delay only", system, Scheme::DelayOnly),
+        row("no collaboration", system, Scheme::NoCollaboration),
+    ];
+    rows.extend(single.map(|system| row("single IRS", system, Scheme::Hybrid)));
+    rows
+}
+
+fn table(summary: &Summary) -> String {
+    let mut out = String::new();
+    // Writing to a string cannot fail.
+    let _ = write_table(&mut out, summary);
+    out
+}
+
+fn write_table(out: &mut String, s: &Summary) -> std::fmt::Result {
+    writeln!(out, "Target at the centre of the coverage area, ({}, {}) m", s.target_m[0], s.target_m[1])?;
+    writeln!(out, "Unambiguous sector: +-{:.1} degrees from broadside\n", s.unambiguous_half_sector_deg)?;
+    writeln!(out, "IRS   position (m)        broadside   view     streams  subcarriers  rank  case")?;
+    for (k, irs) in s.irs.iter().enumerate() {
+        let place = format!("({:.1}, {:.1})", irs.position_m[0], irs.position_m[1]);
+        writeln!(
+            out,
+            "{k:<5} {place:<18} {:>8.1} deg {:>5.1} deg {:>7} {:>12} {:>5} {:>5}",
+            irs.broadside_deg,
+            irs.widest_view_deg,
+            irs.streams,
+            irs.subcarriers,
+            irs.effective_rank,
+            irs.rank_case
+        )?;
+    }
+    writeln!(out, "\nSNR per path after the matched filter (dB): rows sense, columns reflect")?;
+    for row in &s.path_snr_db {
+        writeln!(out, "  {}", row.iter().map(|v| format!("{v:6.1}")).collect::<Vec<_>>().join(" "))?;
+    }
+    writeln!(out, "\nPosition bound, rms (m)    exact    paper")?;
+    for row in &s.bound_rms_m {
+        let show = |v: Option<f64>| v.map_or("       -".into(), |v| format!("{v:8.4}"));
+        writeln!(out, "  {:<20} {} {}", row.scheme, show(row.exact), show(row.paper))?;
+    }
+    for warning in &s.warnings {
+        writeln!(out, "\nwarning: {warning}")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,5 @@
+//! The command people run, as a library: every subcommand is a function over plain data.
+
+pub mod cli;
+mod commands;
+pub mod solve;

@@ -1,0 +1,141 @@
+//! `hyloc solve angles`: the joint atomic-norm problem in any scale, exactly as given.
+
+use anyhow::ensure;
+use estimation::angles::admm::{AdmmSettings, JointSolver};
+use estimation::angles::departure::trust_region_departure_rad;
+use estimation::angles::extraction::{denoised_arrival_rad, principal_angle_rad};
+use estimation::angles::problem::{Departure, DepartureForm, JointProblem, JointSolution, PathData};
+use model::array::UniformLinearArray;
+use model::{CMatrix, CVector};
+use serde::{Deserialize, Serialize};
+
+use super::complex::{ComplexRows, ComplexVector};
+use super::{Problem, matrices};
+
+/// The problem of `solve angles`.
+pub struct Angles;
+
+/// Settings from the command line.
+#[derive(Debug, Clone, Default)]
+pub struct Settings {
+    /// Stop; the solver's default where none is given.
+    pub tolerance: Option<f64>,
+    /// Iteration limit; the solver's default where none is given.
+    pub max_iterations: Option<usize>,
+}
+
+/// One joint problem. A block that is `null` is missing.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Case {
+    structured_departure: bool,
+    lambda: f64,
+    spacing_wavelengths: f64,
+    weights: Vec<Vec<f64>>,
+    blocks: Vec<Vec<Option<ComplexRows>>>,
+    reflected_signal: Vec<ComplexRows>,
+}
+
+/// Its solution.
+#[derive(Debug, Clone, Serialize)]
+pub struct Answer {
+    objective: f64,
+    iterations: usize,
+    converged: bool,
+    arrival_rad: Vec<Option<f64>>,
+    departure_rad: Vec<Option<f64>>,
+    arrival_toeplitz_first_row: Vec<Option<ComplexVector>>,
+}
+
+impl Problem for Angles {
+    type Settings = Settings;
+    type Case = Case;
+    type Answer = Answer;
+
+    fn solve(settings: &Settings, case: &Case) -> anyhow::Result<Answer> {
+        let signals: Vec<CMatrix> = matrices(&case.reflected_signal, "reflected_signal")?;
+        let problem = problem(case, &signals)?;
+        let defaults = AdmmSettings::default();
+        let admm = AdmmSettings {
+            tolerance: settings.tolerance.unwrap_or(defaults.tolerance),
+            max_iterations: settings.max_iterations.unwrap_or(defaults.max_iterations),
+            ..defaults
+        };
+        let solution = JointSolver::new().solve(&problem, &admm)?;
+        Ok(answer(case, &signals, &problem, &solution))
+    }
+}
+
+fn problem(case: &Case, signals: &[CMatrix]) -> anyhow::Result<JointProblem> {
+    let count = signals.len();
+    ensure!(
+        case.blocks.len() == count && case.blocks.iter().all(|row| row.len() == count),
+        "blocks: expected a table of {count} x {count}, one entry for each pair of IRSs"
+    );
+    ensure!(
+        case.weights.len() == count && case.weights.iter().all(|row| row.len() == count),
+        "weights: expected a table of {count} x {count}, one entry for each pair of IRSs"
+    );
+    let mut paths = Vec::new();
+    for (l, row) in case.blocks.iter().enumerate() {
+        for (k, block) in row.iter().enumerate().filter_map(|(k, block)| block.as_ref().map(|b| (k, b))) {
+            let block = block.matrix(&format!("blocks[{l}][{k}]"))?;
+            paths.push(PathData { l, k, weight: case.weights[l][k], block });
+        }
+    }
+    let departures = signals.iter().map(|signal| match case.structured_departure {
+        true => Departure { form: DepartureForm::Structured, signal: signal.clone() },
+        false => {
+            Departure { form: DepartureForm::Free, signal: CMatrix::identity(signal.ncols(), signal.ncols()) }
+        }
+    });
+    let sensors = paths.first().map_or(0, |path| path.block.nrows());
+    Ok(JointProblem { lambda: case.lambda, sensors, departures: departures.collect(), paths })
+}
+
+fn answer(case: &Case, signals: &[CMatrix], problem: &JointProblem, solution: &JointSolution) -> Answer {
+    let spacing = case.spacing_wavelengths;
+    let count = signals.len();
+    let arrival_rad: Vec<Option<f64>> = (0..count)
+        .map(|l| {
+            let eigenvector = || principal_angle_rad(solution.arrival[l].as_ref()?, spacing);
+            denoised_arrival_rad(problem, solution, l, spacing).or_else(eigenvector)
+        })
+        .collect();
+    let departure_rad =
+        (0..count).map(|k| departure_rad(signals, problem, solution, k, &arrival_rad, spacing)).collect();
+    Answer {
+        objective: solution.objective,
+        iterations: solution.iterations,
+        converged: solution.converged,
+        arrival_toeplitz_first_row: solution
+            .arrival
+            .iter()
+            .map(|row| row.as_ref().map(|row| ComplexVector::from(row.as_slice())))
+            .collect(),
+        arrival_rad,
+        departure_rad,
+    }
+}
+
+/// AOD from the denoised blocks by Algorithm 2; none for a signal of one direction, where it is not observable.
+fn departure_rad(
+    signals: &[CMatrix],
+    problem: &JointProblem,
+    solution: &JointSolution,
+    k: usize,
+    arrivals: &[Option<f64>],
+    spacing_wavelengths: f64,
+) -> Option<f64> {
+    let array = UniformLinearArray { elements: problem.sensors, spacing_wavelengths };
+    let rows: Vec<CVector> = problem
+        .paths
+        .iter()
+        .zip(&solution.denoised)
+        .filter(|(path, _)| path.k == k)
+        .filter_map(|(path, x)| {
+            let fit = x * &problem.departures[k].signal;
+            Some(fit.ad_mul(&array.steering(arrivals[path.l]?)).unscale(problem.sensors as f64))
+        })
+        .collect();
+    trust_region_departure_rad(&signals[k], &rows, spacing_wavelengths)
+}

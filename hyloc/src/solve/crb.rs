@@ -1,0 +1,179 @@
+//! `hyloc solve crb`: Fisher information and bounds of given scenes.
+
+use anyhow::{Context, ensure};
+use model::fisher::{Gain, Information, Scheme};
+use model::system::Irs;
+use model::units::SPEED_OF_LIGHT_M_S;
+use model::waveform::Waveform;
+use model::{Point, Pose, System};
+use nalgebra::Matrix2;
+use serde::{Deserialize, Serialize};
+
+use super::complex::ComplexRows;
+use super::{Cases, Problem, solve_all};
+
+/// The problem of `solve crb`.
+pub struct Crb;
+
+/// One scene.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Case {
+    scene: Scene,
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct Scene {
+    carrier_wavelength_m: f64,
+    spacing_wavelengths: f64,
+    bandwidth_hz: f64,
+    subcarriers: usize,
+    noise_power_w: f64,
+    rcs_m2: f64,
+    speed_of_light_m_s: f64,
+    sensors: usize,
+    elements: usize,
+    irs: Vec<SceneIrs>,
+    target_m: [f64; 2],
+}
+
+#[derive(Debug, Clone, Deserialize)]
+struct SceneIrs {
+    position_m: [f64; 2],
+    broadside_rad: f64,
+    reflected_signal: ComplexRows,
+    subcarrier_index: Vec<usize>,
+    codes: ComplexRows,
+}
+
+/// The bounds of one scene.
+#[derive(Debug, Clone, Serialize)]
+pub struct Answer {
+    unknown_gain: Bounds,
+    known_gain: Bounds,
+}
+
+#[derive(Debug, Clone, Serialize)]
+struct Bounds {
+    path_fim_aoa_aod_delay: Vec<Vec<[[f64; 3]; 3]>>,
+    angle_crb_rad2: Vec<f64>,
+    delay_crb_s2: Vec<Vec<f64>>,
+    position_crb_m2: PositionBounds,
+}
+
+#[derive(Debug, Clone, Serialize)]
+struct PositionBounds {
+    hybrid: Vec<[f64; 2]>,
+    angle: Vec<[f64; 2]>,
+    delay: Vec<[f64; 2]>,
+}
+
+/// Solves all scenes of a file.
+pub fn solve(input: &Cases<Case>) -> anyhow::Result<Cases<Answer>> {
+    solve_all::<Crb>(&(), input)
+}
+
+impl Problem for Crb {
+    type Settings = ();
+    type Case = Case;
+    type Answer = Answer;
+
+    fn solve(_: &(), case: &Case) -> anyhow::Result<Answer> {
+        let system = system(&case.scene)?;
+        let target = Point::from(case.scene.target_m);
+        Ok(Answer {
+            unknown_gain: bounds(&system, target, Gain::Unknown)?,
+            known_gain: bounds(&system, target, Gain::Known)?,
+        })
+    }
+}
+
+fn system(scene: &Scene) -> anyhow::Result<System> {
+    let positive = [
+        ("carrier_wavelength_m", scene.carrier_wavelength_m),
+        ("spacing_wavelengths", scene.spacing_wavelengths),
+        ("bandwidth_hz", scene.bandwidth_hz),
+        ("noise_power_w", scene.noise_power_w),
+        ("rcs_m2", scene.rcs_m2),
+    ];
+    for (name, value) in positive {
+        ensure!(value.is_finite() && value > 0.0, "{name} = {value}: must be positive");
+    }
+    let speed = scene.speed_of_light_m_s;
+    ensure!(speed == SPEED_OF_LIGHT_M_S, "speed_of_light_m_s = {speed}: must be {SPEED_OF_LIGHT_M_S}");
+    ensure!(!scene.irs.is_empty(), "irs: must list at least one IRS");
+    let irs =
+        scene.irs.iter().enumerate().map(|(k, irs)| scene_irs(scene, k, irs)).collect::<Result<_, _>>()?;
+    Ok(System {
+        wavelength_m: scene.carrier_wavelength_m,
+        spacing_wavelengths: scene.spacing_wavelengths,
+        bandwidth_hz: scene.bandwidth_hz,
+        subcarriers: scene.subcarriers,
+        noise_power_w: scene.noise_power_w,
+        rcs_m2: scene.rcs_m2,
+        sensors: scene.sensors,
+        elements: scene.elements,
+        coverage: Default::default(),
+        irs,
+    })
+}
+
+fn scene_irs(scene: &Scene, k: usize, irs: &SceneIrs) -> anyhow::Result<Irs> {
+    let reflected_signal = irs.reflected_signal.matrix(&format!("irs[{k}].reflected_signal"))?;
+    let codes = irs.codes.matrix(&format!("irs[{k}].codes"))?;
+    let owned = irs.subcarrier_index.len();
+    ensure!(
+        reflected_signal.nrows() == scene.elements,
+        "irs[{k}].reflected_signal has {} rows for {} elements",
+        reflected_signal.nrows(),
+        scene.elements
+    );
+    ensure!(
+        codes.shape() == (reflected_signal.ncols(), owned),
+        "irs[{k}].codes is {} x {}, expected {} x {owned}",
+        codes.nrows(),
+        codes.ncols(),
+        reflected_signal.ncols()
+    );
+    ensure!(
+        irs.subcarrier_index.iter().all(|&i| i < scene.subcarriers),
+        "irs[{k}].subcarrier_index names a subcarrier beyond {}",
+        scene.subcarriers
+    );
+    let position_m = Point::from(irs.position_m);
+    ensure!(position_m != Point::from(scene.target_m), "target_m stands on irs[{k}]");
+    Ok(Irs {
+        pose: Pose { position_m, broadside_rad: irs.broadside_rad },
+        reflected_signal,
+        waveform: Waveform { subcarriers: irs.subcarrier_index.clone(), codes },
+    })
+}
+
+fn bounds(system: &System, target: Point, gain: Gain) -> anyhow::Result<Bounds> {
+    let information = Information::new(system, target, gain);
+    let position = |scheme| -> anyhow::Result<Vec<[f64; 2]>> {
+        Ok(rows(&information.position_crb_m2(scheme).with_context(|| format!("{scheme:?}"))?))
+    };
+    Ok(Bounds {
+        path_fim_aoa_aod_delay: information
+            .paths
+            .iter()
+            .map(|row| row.iter().flatten().map(|f| f.transpose().into()).collect())
+            .collect(),
+        angle_crb_rad2: information.angle_crb_rad2().context("angles")?,
+        delay_crb_s2: information
+            .delay_crb_s2()
+            .context("delays")?
+            .into_iter()
+            .map(|row| row.into_iter().flatten().collect())
+            .collect(),
+        position_crb_m2: PositionBounds {
+            hybrid: position(Scheme::Hybrid)?,
+            angle: position(Scheme::AngleOnly)?,
+            delay: position(Scheme::DelayOnly)?,
+        },
+    })
+}
+
+fn rows(matrix: &Matrix2<f64>) -> Vec<[f64; 2]> {
+    matrix.row_iter().map(|row| [row[0], row[1]]).collect()
+}

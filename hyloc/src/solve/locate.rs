@@ -1,0 +1,136 @@
+//! `hyloc solve locate`: a position from cascade delays and bearings. A measurement that is `null` is missing.
+
+use anyhow::ensure;
+use estimation::location::{
+    Bearing, CascadeDelay, Fix, LocateSettings, Measurements, Status, Unobservable, locate,
+};
+use model::Point;
+use model::units::SPEED_OF_LIGHT_M_S;
+use serde::{Deserialize, Serialize};
+
+use super::Problem;
+
+/// The problem of `solve locate`.
+pub struct Locate;
+
+/// Measurements of one target; rows of the tables sense, columns reflect.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Case {
+    irs_position_m: Vec<[f64; 2]>,
+    #[serde(default = "speed_of_light")]
+    speed_of_light_m_s: f64,
+    cascade_delay_s: Vec<Vec<Option<f64>>>,
+    cascade_delay_variance_s2: Vec<Vec<Option<f64>>>,
+    bearing_rad: Vec<Option<f64>>,
+    bearing_variance_rad2: Vec<Option<f64>>,
+}
+
+fn speed_of_light() -> f64 {
+    SPEED_OF_LIGHT_M_S
+}
+
+/// Every stage's answer; `null` where a stage has none.
+#[derive(Debug, Clone, Serialize)]
+pub struct Answer {
+    segment_delay_s: Vec<Option<f64>>,
+    segment_delay_covariance_s2: Vec<Vec<f64>>,
+    two_stage_m: Option<[f64; 2]>,
+    two_stage_square_m2: Option<f64>,
+    three_stage_m: Option<[f64; 2]>,
+    maximum_likelihood_m: Option<[f64; 2]>,
+    maximum_likelihood_covariance_m2: Option<[[f64; 2]; 2]>,
+    protection_level_m: Option<f64>,
+    status: String,
+    reasons: Vec<String>,
+    excluded: Vec<String>,
+}
+
+impl Problem for Locate {
+    type Settings = ();
+    type Case = Case;
+    type Answer = Answer;
+
+    fn solve(_: &(), case: &Case) -> anyhow::Result<Answer> {
+        let measurements = measurements(case)?;
+        let outcome = locate(&measurements, &LocateSettings::default());
+        Ok(answer(case.irs_position_m.len(), &outcome))
+    }
+}
+
+fn measurements(case: &Case) -> anyhow::Result<Measurements> {
+    let count = case.irs_position_m.len();
+    let speed = case.speed_of_light_m_s;
+    ensure!(speed == SPEED_OF_LIGHT_M_S, "speed_of_light_m_s = {speed}: must be {SPEED_OF_LIGHT_M_S}");
+    for (name, table) in [
+        ("cascade_delay_s", &case.cascade_delay_s),
+        ("cascade_delay_variance_s2", &case.cascade_delay_variance_s2),
+    ] {
+        ensure!(
+            table.len() == count && table.iter().all(|row| row.len() == count),
+            "{name}: expected a table of {count} x {count}, one entry for each pair of IRSs"
+        );
+    }
+    for (name, list) in
+        [("bearing_rad", &case.bearing_rad), ("bearing_variance_rad2", &case.bearing_variance_rad2)]
+    {
+        ensure!(list.len() == count, "{name}: expected {count} entries, one for each IRS");
+    }
+    let positions = case.irs_position_m.iter().map(|&p| Point::from(p)).collect();
+    let values = case.cascade_delay_s.iter().flatten().zip(case.cascade_delay_variance_s2.iter().flatten());
+    let delays = values.map(|(&delay, &variance)| {
+        Some(CascadeDelay { delay_s: delay?, variance_s2: variance.unwrap_or(f64::NAN) })
+    });
+    let bearings = case.bearing_rad.iter().zip(&case.bearing_variance_rad2).map(|(&bearing, &variance)| {
+        Some(Bearing { bearing_rad: bearing?, variance_rad2: variance.unwrap_or(f64::NAN) })
+    });
+    Ok(Measurements::new(positions, delays.collect(), bearings.collect())?)
+}
+
+fn answer(count: usize, outcome: &Result<Fix, Unobservable>) -> Answer {
+    let pair = |point: Point| [point.x, point.y];
+    let status = Status::of(outcome).to_string();
+    let fix = match outcome {
+        Ok(fix) => fix,
+        Err(reason) => {
+            return Answer {
+                segment_delay_s: vec![None; count],
+                segment_delay_covariance_s2: Vec::new(),
+                two_stage_m: None,
+                two_stage_square_m2: None,
+                three_stage_m: None,
+                maximum_likelihood_m: None,
+                maximum_likelihood_covariance_m2: None,
+                protection_level_m: None,
+                status,
+                reasons: vec![reason.to_string()],
+                excluded: Vec::new(),
+            };
+        }
+    };
+    let segments = &fix.stages.segments;
+    let mut segment_delay_s = vec![None; count];
+    for (&node, &delay) in segments.nodes.iter().zip(segments.delay_s.iter()) {
+        segment_delay_s[node] = Some(delay);
+    }
+    let covariance = fix.covariance_m2();
+    Answer {
+        segment_delay_s,
+        segment_delay_covariance_s2: segments
+            .covariance_s2
+            .row_iter()
+            .map(|row| row.iter().copied().collect())
+            .collect(),
+        two_stage_m: fix.stages.two_stage.as_ref().map(|stage| pair(stage.position_m)),
+        two_stage_square_m2: fix.stages.two_stage.as_ref().map(|stage| stage.square_m2),
+        three_stage_m: fix.stages.three_stage.as_ref().map(|stage| pair(stage.position_m)),
+        maximum_likelihood_m: Some(pair(fix.position_m())),
+        maximum_likelihood_covariance_m2: Some([
+            [covariance[(0, 0)], covariance[(0, 1)]],
+            [covariance[(1, 0)], covariance[(1, 1)]],
+        ]),
+        protection_level_m: fix.protection_level_m,
+        status,
+        reasons: fix.cautions.iter().map(ToString::to_string).collect(),
+        excluded: fix.excluded.iter().map(ToString::to_string).collect(),
+    }
+}

@@ -1,0 +1,78 @@
+//! The command as people run it: real process, real files.
+
+use std::process::{Command, Output};
+
+fn hyloc(arguments: &[&str]) -> Output {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+    Command::new(env!("CARGO_BIN_EXE_hyloc")).args(arguments).current_dir(root).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[test]
+fn every_shipped_scenario_checks_out_with_its_rank_case() {
+    for (name, case) in
+        [("paper", None), ("rank-full", Some(1)), ("rank-partial", Some(2)), ("rank-one", Some(3))]
+    {
+        let file = format!("deploy/scenarios/{name}.toml");
+        let output = hyloc(&["scenario", "check", &file, "--json"]);
+        assert!(output.status.success(), "{name}: {}", text(&output.stderr));
+        let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(summary["path_snr_db"].as_array().unwrap().len(), 3);
+        assert!(
+            summary["bound_rms_m"][0]["exact"].as_f64().unwrap()
+                > summary["bound_rms_m"][0]["paper"].as_f64().unwrap()
+        );
+        for irs in summary["irs"].as_array().unwrap() {
+            if let Some(case) = case {
+                assert_eq!(irs["rank_case"], case, "{name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_paper_file_is_the_default() {
+    let of = |arguments: &[&str]| text(&hyloc(arguments).stdout);
+    assert_eq!(of(&["scenario", "check", "deploy/scenarios/paper.toml"]), of(&["scenario", "check"]));
+    assert!(of(&["scenario", "check"]).contains("no collaboration"));
+}
+
+#[test]
+fn a_generated_scenario_is_accepted_again() {
+    let toml = hyloc(&["scenario", "generate", "--nodes", "5"]);
+    assert!(toml.status.success());
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), &toml.stdout).unwrap();
+    let output = hyloc(&["scenario", "check", file.path().to_str().unwrap(), "--json"]);
+    let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(summary["irs"].as_array().unwrap().len(), 5);
+}
+
+#[test]
+fn bad_input_ends_with_a_sentence_and_64() {
+    let cases: [(&[&str], &str); 5] = [
+        (&["scenario", "check", "missing.toml"], "missing.toml"),
+        (&["scenario", "check", "--set", "signal.subcarriers=7"], "signal.subcarriers = 7"),
+        (&["scenario", "check", "--set", "signal.colour=7"], "colour"),
+        (&["scenario", "generate", "--nodes", "40"], "between 2 and 32"),
+        (&["solve", "crb", "--input", "README.md"], "README.md"),
+    ];
+    for (arguments, part) in cases {
+        let output = hyloc(arguments);
+        assert_eq!(output.status.code(), Some(64), "{arguments:?}");
+        let message = text(&output.stderr);
+        assert!(message.contains(part) && message.lines().count() == 1, "{message}");
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn solve_crb_answers_every_case() {
+    let output = hyloc(&["solve", "crb", "--input", "tests/vectors/crb.json"]);
+    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(answer["cases"].as_array().unwrap().len(), 2);
+    assert!(answer["cases"][0]["known_gain"]["position_crb_m2"]["hybrid"][0][0].is_number());
+}

@@ -1,0 +1,87 @@
+//! The invariants of ARCHITECTURE.md that can be read off the source.
+
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(sources(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+    found
+}
+
+fn offenders(folder: &str, forbidden: &[&str]) -> Vec<String> {
+    let mut found = Vec::new();
+    for path in sources(&root().join(folder)) {
+        let text = std::fs::read_to_string(&path).unwrap();
+        for word in forbidden {
+            if text.contains(word) {
+                found.push(format!("{}: {word}", path.display()));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn model_and_estimation_are_pure() {
+    let forbidden = [
+        "std::fs",
+        "std::net",
+        "std::io",
+        "std::env",
+        "std::process",
+        "std::time",
+        "Instant::now",
+        "SystemTime",
+        "tokio",
+        "tracing",
+        "async ",
+        "println!(",
+        "print!(",
+    ];
+    for folder in ["model/src", "estimation/src"] {
+        assert_eq!(offenders(folder, &forbidden), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn estimation_never_sees_the_truth() {
+    // Only the echo source knows where the target is, and only it may say so.
+    assert_eq!(
+        offenders("estimation/src", &["EchoSource", "model::echo", "target_m("]),
+        Vec::<String>::new()
+    );
+}
+
+#[test]
+fn randomness_has_one_door() {
+    for folder in ["model/src", "estimation/src"] {
+        let found: Vec<String> =
+            offenders(folder, &["rand::rng()", "thread_rng", "from_os_rng", "from_entropy"]);
+        assert_eq!(found, Vec::<String>::new());
+    }
+    assert_eq!(offenders("estimation/src", &["rand_chacha", "use rand::"]), Vec::<String>::new());
+}
+
+#[test]
+fn files_stay_readable() {
+    let long: Vec<String> = ["model/src", "estimation/src", "settings/src", "hyloc/src"]
+        .iter()
+        .flat_map(|folder| sources(&root().join(folder)))
+        .filter_map(|path| {
+            let lines = std::fs::read_to_string(&path).unwrap().lines().count();
+            (lines > 500).then(|| format!("{}: {lines} lines", path.display()))
+        })
+        .collect();
+    assert_eq!(long, Vec::<String>::new());
+}
