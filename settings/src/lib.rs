@@ -6,7 +6,8 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use config::{Config, Environment, File, FileFormat};
+use config::builder::DefaultState;
+use config::{Config, ConfigBuilder, Environment, File, FileFormat};
 use model::Scenario;
 use model::scenario::ScenarioError;
 use serde::Serialize;
@@ -75,23 +76,58 @@ pub fn load<T: Serialize + DeserializeOwned + Default>(layers: &Layers) -> Resul
         origin: layers.origin(),
         reason: error.to_string(),
     };
-    let mut builder = Config::builder().add_source(Config::try_from(&T::default()).map_err(refuse)?);
-    if let Some(path) = &layers.file {
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| SettingsError::File { path: path.clone(), source })?;
-        builder = builder.add_source(File::from_str(&text, FileFormat::Toml));
-    }
     let environment = Environment::with_prefix("HYLOC")
         .prefix_separator("__")
         .separator("__")
         .try_parsing(true)
         .source(layers.environment.clone());
-    builder = builder.add_source(environment);
+    let mut builder = defaults_and_file::<T>(layers)?.add_source(environment);
     for pair in &layers.overrides {
         let (key, value) = pair.split_once('=').ok_or_else(|| SettingsError::Override(pair.clone()))?;
         builder = builder.set_override(key.trim(), parsed(value.trim())).map_err(refuse)?;
     }
     builder.build().and_then(Config::try_deserialize).map_err(refuse)
+}
+
+/// The two weakest layers.
+fn defaults_and_file<T: Serialize + Default>(
+    layers: &Layers,
+) -> Result<ConfigBuilder<DefaultState>, SettingsError> {
+    let defaults = Config::try_from(&T::default())
+        .map_err(|error| SettingsError::Layers { origin: "defaults".into(), reason: error.to_string() })?;
+    let builder = Config::builder().add_source(defaults);
+    let Some(path) = &layers.file else { return Ok(builder) };
+    let text =
+        std::fs::read_to_string(path).map_err(|source| SettingsError::File { path: path.clone(), source })?;
+    Ok(builder.add_source(File::from_str(&text, FileFormat::Toml)))
+}
+
+/// Resolves the settings of a process: the defaults of `T`, a TOML file, environment variables
+/// `HYLOC_<ROLE>_<KEY>`, then flags. `flags` serialises to the keys that were given on the command line.
+pub fn load_role<T, F>(role: &str, file: Option<&Path>, flags: &F) -> Result<T, SettingsError>
+where
+    T: Serialize + DeserializeOwned + Default,
+    F: Serialize,
+{
+    let layers = Layers { file: file.map(Path::to_path_buf), ..Layers::default() };
+    let origin = match file {
+        Some(path) => path.display().to_string(),
+        None => format!("settings of {role}"),
+    };
+    let refuse = |error: config::ConfigError| SettingsError::Layers {
+        origin: origin.clone(),
+        reason: error.to_string(),
+    };
+    let environment = Environment::with_prefix(&format!("HYLOC_{}", role.to_uppercase().replace('-', "_")))
+        .prefix_separator("_")
+        .separator("__")
+        .try_parsing(true);
+    defaults_and_file::<T>(&layers)?
+        .add_source(environment)
+        .add_source(Config::try_from(flags).map_err(refuse)?)
+        .build()
+        .and_then(Config::try_deserialize)
+        .map_err(refuse)
 }
 
 /// A number or truth value where the text is one, as the environment layer does.
