@@ -1,0 +1,25 @@
+//! The wire between the processes.
+//!
+//! [`v1`] holds the generated gRPC types, [`convert`] the one place where they become domain types and are
+//! checked, [`echo`] the ZeroMQ transport of echo frames. A type from the wire never travels past `convert`.
+
+pub mod convert;
+pub mod scenario;
+
+/// Generated from `hyloc/v1/fusion.proto`.
+#[allow(missing_docs, clippy::all, unused_qualifications)]
+pub mod v1 {
+    tonic::include_proto!("hyloc.v1");
+}
+
+/// Version of the protocol; a node with another one is refused.
+pub const PROTOCOL_VERSION: u32 = 1;
+
+/// Metadata key that names a node's registration on its report stream.
+pub const SESSION_KEY: &str = "hyloc-session";
+
+/// Descriptors of the service, for reflection.
+pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
+
+/// HTTP/2 window of streams and connections: the default of 64 KiB holds back blocks of 100 kB.
+pub const HTTP2_WINDOW_BYTES: u32 = 8 << 20;
