@@ -119,11 +119,20 @@ pub enum Precision {
     F64,
 }
 
+/// A frame of a run: frame numbers begin anew with every start of the simulator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub struct FrameId {
+    /// The run; later ones are larger.
+    pub run: u64,
+    /// The frame within it.
+    pub frame: u64,
+}
+
 /// What a sound report says.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report {
     /// The frame.
-    pub frame: u64,
+    pub frame: FrameId,
     /// Noise power that the node measured.
     pub noise_power_w: f64,
     /// Sound blocks as (k, block).
@@ -136,6 +145,8 @@ pub struct Report {
     pub blocks_sent: u64,
     /// The node's own count of blocks dropped before sending.
     pub blocks_dropped: u64,
+    /// Whether it may have come before.
+    pub resent: bool,
 }
 
 /// When things happened at the node, nanoseconds since the Unix epoch; zero where not known.
@@ -159,7 +170,7 @@ pub fn max_report_bytes(system: &System) -> usize {
 
 /// A node's report of one frame as a message; counts are filled in by the sender.
 pub fn report_message(
-    frame: u64,
+    frame: FrameId,
     node: usize,
     delays: &NodeDelays,
     precision: Precision,
@@ -181,7 +192,8 @@ pub fn report_message(
         block_derivative: pack(&path.block_derivative, precision),
     });
     v1::FrameReport {
-        frame,
+        run: frame.run,
+        frame: frame.frame,
         noise_power_w: delays.noise_power_w,
         blocks: blocks.collect(),
         times: Some(v1::NodeTimes {
@@ -192,6 +204,7 @@ pub fn report_message(
         }),
         blocks_sent: 0,
         blocks_dropped: 0,
+        resent: false,
     }
 }
 
@@ -205,13 +218,14 @@ pub fn report_from_wire(message: v1::FrameReport, node: usize, system: &System) 
         return Err(WireError::Noise(message.noise_power_w));
     }
     let mut report = Report {
-        frame: message.frame,
+        frame: FrameId { run: message.run, frame: message.frame },
         noise_power_w: message.noise_power_w,
         paths: Vec::with_capacity(count),
         refused: Vec::new(),
         times: times_from_wire(message.times.unwrap_or_default()),
         blocks_sent: message.blocks_sent,
         blocks_dropped: message.blocks_dropped,
+        resent: message.resent,
     };
     for block in message.blocks {
         match path_from_wire(block, node, system) {

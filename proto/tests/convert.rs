@@ -1,0 +1,99 @@
+//! Reports over the wire: what is sound comes back as it was, what is not is named, and nothing panics.
+
+use estimation::delay::DelayEstimator;
+use model::{EchoSource, Scenario};
+use proptest::prelude::*;
+use prost::Message;
+use proto::convert::{
+    FrameId, Precision, Times, WireError, max_report_bytes, report_from_wire, report_message,
+};
+use proto::v1;
+
+const FRAME: FrameId = FrameId { run: 5, frame: 7 };
+const NODE: usize = 1;
+
+fn source() -> EchoSource {
+    EchoSource::new(&Scenario::default()).unwrap()
+}
+
+fn message(source: &EchoSource, precision: Precision) -> v1::FrameReport {
+    let node = DelayEstimator::new(source.system(), NODE).unwrap();
+    let delays = node.estimate(&source.frame(NODE, 7, source.target_m(7))).unwrap();
+    let times = Times { intended_ns: 1, received_ns: 2, filtered_ns: 3, sent_ns: 4 };
+    report_message(FRAME, NODE, &delays, precision, times)
+}
+
+#[test]
+fn a_report_survives_the_wire() {
+    let source = source();
+    let delays = DelayEstimator::new(source.system(), NODE).unwrap();
+    let delays = delays.estimate(&source.frame(NODE, 7, source.target_m(7))).unwrap();
+    for (precision, tolerance) in [(Precision::F64, 0.0), (Precision::F32, 1e-7)] {
+        let bytes = message(&source, precision).encode_to_vec();
+        assert!(bytes.len() <= max_report_bytes(source.system()));
+        let message = v1::FrameReport::decode(bytes.as_slice()).unwrap();
+        let report = report_from_wire(message, NODE, source.system()).unwrap();
+        assert_eq!((report.frame, report.refused.len(), report.paths.len()), (FRAME, 0, 3));
+        assert_eq!(report.times, Times { intended_ns: 1, received_ns: 2, filtered_ns: 3, sent_ns: 4 });
+        for ((k, path), sent) in report.paths.iter().zip(&delays.paths) {
+            let error = (&path.expansion.block - &sent.block).norm() / sent.block.norm();
+            assert!(error <= tolerance, "block {k}: {error}");
+            assert_eq!(path.expansion.delay_s, sent.delay_s);
+        }
+    }
+}
+
+#[test]
+fn a_bad_block_is_named_and_takes_no_other_with_it() {
+    let source = source();
+    let sound = message(&source, Precision::F64);
+    let spoil: [fn(&mut v1::Block); 9] = [
+        |b| b.delay_s = f64::NAN,
+        |b| b.delay_s = 1.0,
+        |b| b.delay_variance_s2 = 0.0,
+        |b| b.snr = f64::INFINITY,
+        |b| b.rows = 11,
+        |b| b.block = b.block.slice(1..),
+        |b| b.block_derivative = vec![0xff; b.block.len()].into(),
+        |b| b.precision = 9,
+        |b| b.l = 2,
+    ];
+    for (case, spoil) in spoil.iter().enumerate() {
+        let mut message = sound.clone();
+        spoil(&mut message.blocks[1]);
+        let report = report_from_wire(message, NODE, source.system()).unwrap();
+        assert_eq!((report.paths.len(), report.refused.len()), (2, 1), "case {case}");
+    }
+    let mut twice = sound.clone();
+    twice.blocks[2] = twice.blocks[0].clone();
+    let report = report_from_wire(twice, NODE, source.system()).unwrap();
+    assert_eq!(report.refused, [WireError::Repeated { l: NODE, k: 0 }]);
+}
+
+#[test]
+fn a_report_that_says_nothing_sound_is_refused_whole() {
+    let source = source();
+    let mut many = message(&source, Precision::F32);
+    many.blocks.push(many.blocks[0].clone());
+    assert_eq!(report_from_wire(many, NODE, source.system()), Err(WireError::TooMany { found: 4, most: 3 }));
+    let mut silent = message(&source, Precision::F32);
+    silent.noise_power_w = -1.0;
+    assert_eq!(report_from_wire(silent, NODE, source.system()), Err(WireError::Noise(-1.0)));
+}
+
+proptest! {
+    /// Any bytes: decoded or refused, never a panic.
+    #[test]
+    fn garbage_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..400), at in 0usize..4000, value in any::<u8>()) {
+        let source = source();
+        if let Ok(message) = v1::FrameReport::decode(bytes.as_slice()) {
+            let _ = report_from_wire(message, NODE, source.system());
+        }
+        let mut bytes = message(&source, Precision::F32).encode_to_vec();
+        let at = at % bytes.len();
+        bytes[at] = value;
+        if let Ok(message) = v1::FrameReport::decode(bytes.as_slice()) {
+            let _ = report_from_wire(message, NODE, source.system());
+        }
+    }
+}
