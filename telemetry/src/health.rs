@@ -1,0 +1,137 @@
+//! Whether a process is ready, for `/health` and for the gRPC health service.
+
+use std::sync::Arc;
+
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio_stream::wrappers::TcpListenerStream;
+use tokio_util::sync::CancellationToken;
+use tonic_health::ServingStatus;
+use tonic_health::pb::health_server::{Health as HealthRpc, HealthServer};
+
+/// Readiness of a process: shared by those who know it and those who are asked. Not ready at first.
+#[derive(Debug, Clone)]
+pub struct Health {
+    /// Why the process is not ready; none when it is.
+    reason: Arc<watch::Sender<Option<String>>>,
+}
+
+impl Default for Health {
+    fn default() -> Self {
+        Self { reason: Arc::new(watch::Sender::new(Some("starting".into()))) }
+    }
+}
+
+impl Health {
+    /// Not ready: starting.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The process does its work from now on.
+    pub fn ready(&self) {
+        self.set(None);
+    }
+
+    /// The process cannot do its work now.
+    pub fn not_ready(&self, reason: impl Into<String>) {
+        self.set(Some(reason.into()));
+    }
+
+    /// Why the process is not ready; none when it is.
+    pub fn reason(&self) -> Option<String> {
+        self.reason.borrow().clone()
+    }
+
+    /// Waits until the process is ready.
+    pub async fn until_ready(&self) {
+        // The sender lives as long as `self`.
+        let _ = self.reason.subscribe().wait_for(Option::is_none).await;
+    }
+
+    fn set(&self, reason: Option<String>) {
+        self.reason.send_if_modified(|known| {
+            let changed = *known != reason;
+            *known = reason;
+            changed
+        });
+    }
+}
+
+/// The gRPC health service: it says of the whole server (service name "") and of `services` what `health`
+/// says, until `shutdown`; then NOT_SERVING.
+pub async fn grpc_service(
+    health: Health,
+    services: &[&'static str],
+    shutdown: CancellationToken,
+) -> HealthServer<impl HealthRpc> {
+    let (reporter, server) = tonic_health::server::health_reporter();
+    let names: Vec<&'static str> = std::iter::once("").chain(services.iter().copied()).collect();
+    for name in &names {
+        reporter.set_service_status(*name, ServingStatus::NotServing).await;
+    }
+    tokio::spawn(async move {
+        let mut changes = health.reason.subscribe();
+        loop {
+            let ready = changes.borrow_and_update().is_none() && !shutdown.is_cancelled();
+            let status = if ready { ServingStatus::Serving } else { ServingStatus::NotServing };
+            for name in &names {
+                reporter.set_service_status(*name, status).await;
+            }
+            if shutdown.is_cancelled() {
+                return;
+            }
+            tokio::select! {
+                changed = changes.changed() => if changed.is_err() { return },
+                () = shutdown.cancelled() => {}
+            }
+        }
+    });
+    server
+}
+
+/// Serves gRPC health alone, for a process without a gRPC service of its own.
+pub async fn serve_grpc(
+    listener: TcpListener,
+    health: Health,
+    shutdown: CancellationToken,
+) -> Result<(), tonic::transport::Error> {
+    let service = grpc_service(health, &[], shutdown.clone()).await;
+    tonic::transport::Server::builder()
+        .add_service(service)
+        .serve_with_incoming_shutdown(TcpListenerStream::new(listener), shutdown.cancelled_owned())
+        .await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use tonic_health::pb::HealthCheckRequest;
+    use tonic_health::pb::health_check_response::ServingStatus as Status;
+    use tonic_health::pb::health_client::HealthClient;
+
+    #[tokio::test]
+    async fn grpc_health_follows() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        let (health, shutdown) = (Health::new(), CancellationToken::new());
+        let server = tokio::spawn(serve_grpc(listener, health.clone(), shutdown.clone()));
+        let watching = async {
+            let channel = tonic::transport::Endpoint::new(address).unwrap().connect().await.unwrap();
+            let mut client = HealthClient::new(channel);
+            let request = HealthCheckRequest { service: String::new() };
+            let mut watch = client.watch(request).await.unwrap().into_inner();
+            let mut next = async || watch.message().await.unwrap().unwrap().status();
+            assert_eq!(next().await, Status::NotServing);
+            health.ready();
+            while next().await != Status::Serving {}
+            health.not_ready("the simulator is gone");
+            while next().await != Status::NotServing {}
+        };
+        tokio::time::timeout(Duration::from_secs(10), watching).await.unwrap();
+        shutdown.cancel();
+        tokio::time::timeout(Duration::from_secs(10), server).await.unwrap().unwrap().unwrap();
+    }
+}

@@ -1,0 +1,84 @@
+//! `/metrics` for Prometheus and `/health` for whoever restarts processes.
+
+use std::net::SocketAddr;
+
+use axum::Router;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use axum::routing::get;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use crate::{Health, Metrics};
+
+/// The two routes; a process may add its own to them.
+pub fn routes(metrics: Metrics, health: Health) -> Router {
+    let show_metrics = move || {
+        let text = metrics.render();
+        async move { ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text) }
+    };
+    let show_health = move || {
+        let reason = health.reason();
+        async move {
+            match reason {
+                None => (StatusCode::OK, "ready\n".to_owned()).into_response(),
+                Some(reason) => (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")).into_response(),
+            }
+        }
+    };
+    Router::new().route("/metrics", get(show_metrics)).route("/health", get(show_health))
+}
+
+/// Binds `address`, where port 0 means any free one, and says which one it is.
+pub async fn bind(address: SocketAddr) -> std::io::Result<(TcpListener, SocketAddr)> {
+    let listener = TcpListener::bind(address).await?;
+    let bound = listener.local_addr()?;
+    Ok((listener, bound))
+}
+
+/// Serves `router` until `shutdown`.
+pub async fn serve(
+    listener: TcpListener,
+    router: Router,
+    shutdown: CancellationToken,
+) -> std::io::Result<()> {
+    axum::serve(listener, router).with_graceful_shutdown(shutdown.cancelled_owned()).await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
+
+    async fn get(address: SocketAddr, path: &str) -> String {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let request = format!("GET {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        answer
+    }
+
+    #[tokio::test]
+    async fn metrics_and_health_are_served_until_shutdown() {
+        let (metrics, health) = (Metrics::new(), Health::new());
+        metrics.counter("hyloc_frames_total", "Frames.", &[]).add(3);
+        let (listener, address) = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let shutdown = CancellationToken::new();
+        let server = tokio::spawn(serve(listener, routes(metrics, health.clone()), shutdown.clone()));
+        let asking = async {
+            let before = get(address, "/health").await;
+            assert!(before.starts_with("HTTP/1.1 503") && before.ends_with("starting\n"), "{before}");
+            health.ready();
+            assert!(get(address, "/health").await.starts_with("HTTP/1.1 200"));
+            let shown = get(address, "/metrics").await;
+            assert!(shown.starts_with("HTTP/1.1 200") && shown.contains("hyloc_frames_total 3\n"), "{shown}");
+        };
+        tokio::time::timeout(Duration::from_secs(10), asking).await.unwrap();
+        shutdown.cancel();
+        tokio::time::timeout(Duration::from_secs(10), server).await.unwrap().unwrap().unwrap();
+    }
+}

@@ -1,0 +1,19 @@
+//! What every process of the pipeline shares: logs, metrics, health, the stop signal, and how a process
+//! speaks to the one that started it.
+//!
+//! A process starts in this order: settings resolved and checked (a bad one ends with
+//! [`exit::BAD_CONFIGURATION`] before any port is bound), [`logs::init`], ports bound, [`Started::announce`] on
+//! standard output, work until [`shutdown_signal`], drain, exit 0.
+
+pub mod exit;
+pub mod health;
+pub mod http;
+pub mod logs;
+pub mod metrics;
+mod output;
+mod shutdown;
+
+pub use health::Health;
+pub use metrics::{Counter, Gauge, Histogram, Metrics};
+pub use output::{Started, complain, print_json};
+pub use shutdown::shutdown_signal;
