@@ -150,3 +150,32 @@ pub fn load_scenario(layers: &Layers) -> Result<Scenario, SettingsError> {
     scenario.validate().map_err(|error| SettingsError::Scenario { origin: layers.origin(), error })?;
     Ok(scenario)
 }
+
+/// Which scenario a process works with: a file (or Table I), changes to it, and a number of IRSs.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ScenarioChoice {
+    /// Scenario file; none means Table I.
+    pub file: Option<PathBuf>,
+    /// Changes, `key=value`.
+    pub set: Vec<String>,
+    /// Number of IRSs, where it differs from the file's: on a ring around the coverage area.
+    pub nodes: Option<usize>,
+    /// Transmit power, where it differs.
+    pub power_dbm: Option<f64>,
+}
+
+impl ScenarioChoice {
+    /// The scenario, checked.
+    pub fn load(&self) -> Result<Scenario, SettingsError> {
+        let mut overrides = self.set.clone();
+        overrides.extend(self.power_dbm.map(|power| format!("base_station.power_dbm={power}")));
+        let layers = Layers { file: self.file.clone(), overrides, environment: None };
+        let scenario = load_scenario(&layers)?;
+        match self.nodes {
+            Some(nodes) if nodes != scenario.irs.len() => model::scenario::ring(&scenario, nodes)
+                .map_err(|error| SettingsError::Scenario { origin: layers.origin(), error }),
+            _ => Ok(scenario),
+        }
+    }
+}

@@ -15,5 +15,5 @@ mod shutdown;
 
 pub use health::Health;
 pub use metrics::{Counter, Gauge, Histogram, Metrics};
-pub use output::{Started, complain, print_json};
+pub use output::{Started, complain, print_json, print_text};
 pub use shutdown::shutdown_signal;

@@ -50,6 +50,11 @@ pub fn print_json<T: Serialize>(value: &T) {
     }
 }
 
+/// Prints text on standard output, for people who asked for it.
+pub fn print_text(text: &str) {
+    let _ = writeln!(std::io::stdout().lock(), "{text}");
+}
+
 /// Says on standard error why a process cannot start or go on.
 pub fn complain(role: &str, reason: &dyn std::fmt::Display) {
     let _ = writeln!(std::io::stderr().lock(), "{role}: {reason}");

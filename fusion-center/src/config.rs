@@ -1,0 +1,225 @@
+//! Settings of the process: raw from the layers, then checked once, before any port is bound.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use model::Scenario;
+use serde::{Deserialize, Serialize};
+use settings::{ScenarioChoice, SettingsError, load_role};
+
+use crate::engine::EngineSettings;
+
+/// Name of the role in environment variables: `HYLOC_FUSION_LISTEN`, ...
+pub const ROLE: &str = "fusion";
+
+/// Flags of the fusion center; each is also a key of the settings file and an environment variable
+/// HYLOC_FUSION_<KEY>.
+#[derive(Debug, Clone, Default, Args, Serialize)]
+pub struct Flags {
+    /// Settings file, TOML; flags and HYLOC_FUSION_<KEY> override it.
+    #[arg(long, value_name = "FILE", env = "HYLOC_CONFIG_FUSION")]
+    #[serde(skip)]
+    pub config: Option<PathBuf>,
+    /// Print the settings that result, as TOML, and exit.
+    #[arg(long)]
+    #[serde(skip)]
+    pub print_config: bool,
+    /// Where nodes, simulator and watchers connect (gRPC); port 0 takes a free one.
+    #[arg(long, value_name = "ADDRESS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub listen: Option<String>,
+    /// Where /metrics, /health and the API are served (HTTP).
+    #[arg(long, value_name = "ADDRESS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub http_listen: Option<String>,
+    /// Scenario file; Table I without one.
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scenario: Option<PathBuf>,
+    /// Override one key of the scenario; may be repeated.
+    #[arg(long, value_name = "KEY=VALUE")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub set: Vec<String>,
+    /// Number of IRSs, where it differs from the scenario's.
+    #[arg(long, value_name = "K")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<usize>,
+    /// Transmit power, where it differs from the scenario's.
+    #[arg(long, value_name = "DBM")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub power_dbm: Option<f64>,
+    /// How long a frame waits for its last report.
+    #[arg(long, value_name = "MS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadline_ms: Option<u64>,
+    /// Frames that are solved at once; 0 means one for each core.
+    #[arg(long, value_name = "N")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workers: Option<usize>,
+    /// Frames that may wait for a solver before the oldest is shed.
+    #[arg(long, value_name = "N")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue: Option<usize>,
+    /// Reports that a node may have under way.
+    #[arg(long, value_name = "N")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub credit: Option<usize>,
+    /// File that takes one JSON line per fix.
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fixes: Option<PathBuf>,
+    /// Directory that takes a recording of the block stream, for `hyloc replay`.
+    #[arg(long, value_name = "DIR")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub record: Option<PathBuf>,
+    /// Added to every solve: acts as a slower machine.
+    #[arg(long, value_name = "MS", hide_short_help = true)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub solver_delay_ms: Option<u64>,
+}
+
+/// Settings as they result from the layers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawConfig {
+    listen: String,
+    http_listen: String,
+    deadline_ms: u64,
+    workers: usize,
+    queue: usize,
+    credit: usize,
+    solver_delay_ms: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scenario: Option<PathBuf>,
+    set: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nodes: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    power_dbm: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fixes: Option<PathBuf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    record: Option<PathBuf>,
+}
+
+impl Default for RawConfig {
+    fn default() -> Self {
+        Self {
+            listen: "127.0.0.1:7400".into(),
+            http_listen: "127.0.0.1:7401".into(),
+            deadline_ms: 250,
+            workers: 0,
+            queue: 16,
+            credit: 64,
+            solver_delay_ms: 0,
+            scenario: None,
+            set: Vec::new(),
+            nodes: None,
+            power_dbm: None,
+            fixes: None,
+            record: None,
+        }
+    }
+}
+
+/// Checked settings.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// gRPC address.
+    pub listen: SocketAddr,
+    /// HTTP address.
+    pub http_listen: SocketAddr,
+    /// The scenario.
+    pub scenario: Scenario,
+    /// Of the engine.
+    pub engine: EngineSettings,
+    /// Reports that a node may have under way.
+    pub credit: usize,
+    /// Fix log.
+    pub fixes: Option<PathBuf>,
+    /// Recording.
+    pub record: Option<PathBuf>,
+}
+
+/// Why settings cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The layers or the scenario.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    /// An address.
+    #[error("{key} = {value}: must be an address and a port, as in 127.0.0.1:7400")]
+    Address {
+        /// The key.
+        key: &'static str,
+        /// Its value.
+        value: String,
+    },
+    /// A number out of range.
+    #[error("{key} = {value}: must be {allowed}")]
+    Range {
+        /// The key.
+        key: &'static str,
+        /// Its value.
+        value: u64,
+        /// What is allowed.
+        allowed: &'static str,
+    },
+}
+
+impl RawConfig {
+    /// From the layers.
+    pub fn load(flags: &Flags) -> Result<Self, ConfigError> {
+        Ok(load_role(ROLE, flags.config.as_deref(), flags)?)
+    }
+
+    /// Checks every setting and loads the scenario.
+    pub fn resolve(self) -> Result<Config, ConfigError> {
+        let address = |key, value: &str| {
+            value.parse().map_err(|_| ConfigError::Address { key, value: value.to_owned() })
+        };
+        let within = |key, value: u64, least: u64, most: u64, allowed| {
+            if (least..=most).contains(&value) {
+                Ok(value)
+            } else {
+                Err(ConfigError::Range { key, value, allowed })
+            }
+        };
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let workers = within("workers", self.workers as u64, 0, 256, "0 to 256")? as usize;
+        let choice = ScenarioChoice {
+            file: self.scenario,
+            set: self.set,
+            nodes: self.nodes,
+            power_dbm: self.power_dbm,
+        };
+        Ok(Config {
+            listen: address("listen", &self.listen)?,
+            http_listen: address("http_listen", &self.http_listen)?,
+            engine: EngineSettings {
+                deadline: Duration::from_millis(within(
+                    "deadline_ms",
+                    self.deadline_ms,
+                    1,
+                    60_000,
+                    "1 to 60000",
+                )?),
+                workers: if workers == 0 { cores } else { workers },
+                most_waiting: within("queue", self.queue as u64, 1, 4096, "1 to 4096")? as usize,
+                solver_delay: Duration::from_millis(within(
+                    "solver_delay_ms",
+                    self.solver_delay_ms,
+                    0,
+                    60_000,
+                    "0 to 60000",
+                )?),
+            },
+            credit: within("credit", self.credit as u64, 1, 256, "1 to 256")? as usize,
+            fixes: self.fixes,
+            record: self.record,
+            scenario: choice.load()?,
+        })
+    }
+}

@@ -1,0 +1,314 @@
+//! The heart of the process: one task that owns the assembler and the pool.
+//!
+//! Reports come in over a bounded queue, closed frames go to the pool, solved ones to the publisher, and every
+//! report is acknowledged once the fate of its blocks is decided. At the end it takes what has been received,
+//! closes all open frames, solves them and acknowledges: what was acknowledged as fused is in a fix.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use estimation::fusion::{FrameBlocks, Fuser};
+use proto::convert::{FrameId, Report};
+use proto::v1;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::assembler::{Assembled, Assembler, Closing, Member};
+use crate::fix::{FixRecord, Source};
+use crate::ledger::Fates;
+use crate::office::Office;
+use crate::pool::Pool;
+use crate::publish::Publisher;
+use crate::recording::Recorder;
+use crate::reply::Reply;
+use crate::solve::{Solved, solve};
+
+/// Fates per node that are remembered for reports that come again; more than a node's credit.
+const REMEMBERED_FATES: usize = 512;
+
+/// What reaches the engine.
+#[derive(Debug)]
+pub enum Event {
+    /// A node registered: it is waited for from now on.
+    Joined(usize),
+    /// A node's stream ended.
+    Left(usize),
+    /// A checked report.
+    Report {
+        /// The node.
+        node: usize,
+        /// What it says.
+        report: Report,
+        /// As it came, for the recording.
+        message: Option<v1::FrameReport>,
+        /// When it came.
+        received_ns: u64,
+        /// Where its acknowledgement goes.
+        reply: Reply,
+    },
+}
+
+/// How the engine works.
+#[derive(Debug, Clone, Copy)]
+pub struct EngineSettings {
+    /// How long a frame waits for its last report.
+    pub deadline: Duration,
+    /// Frames that are solved at once.
+    pub workers: usize,
+    /// Frames that may wait for a worker.
+    pub most_waiting: usize,
+    /// Added to every solve, to act as a slower machine.
+    pub solver_delay: Duration,
+}
+
+/// A report's place in the recording and its reply.
+#[derive(Debug)]
+pub struct Tag {
+    reply: Reply,
+    sequence: Option<u32>,
+}
+
+type Frame = Assembled<Tag>;
+
+struct Job {
+    frame: FrameId,
+    blocks: FrameBlocks,
+    rest: Rest,
+}
+
+/// What a frame keeps while its blocks are solved.
+struct Rest {
+    members: Vec<Member<Tag>>,
+    first_ns: u64,
+    last_ns: u64,
+}
+
+/// Nanoseconds since the Unix epoch.
+pub fn now_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
+}
+
+/// See the module.
+pub struct Engine {
+    assembler: Assembler<Tag>,
+    pool: Pool<Job, (Solved, Rest)>,
+    office: Office,
+    publisher: Publisher,
+    recorder: Option<Recorder>,
+    /// Fates that were told of late, by node: a report that comes again is told the same.
+    told: Vec<VecDeque<(FrameId, Fates)>>,
+}
+
+impl Engine {
+    /// An engine that publishes to `publisher` and keeps accounts in `office`.
+    pub fn new(
+        fuser: Arc<Fuser>,
+        settings: EngineSettings,
+        office: Office,
+        publisher: Publisher,
+        recorder: Option<Recorder>,
+    ) -> Self {
+        let count = fuser.system().irs_count();
+        let delay = settings.solver_delay;
+        let work = move |job: Job| {
+            std::thread::sleep(delay);
+            (solve_or_say(&fuser, job.frame, &job.blocks), job.rest)
+        };
+        Self {
+            assembler: Assembler::new(count, settings.deadline.as_nanos() as u64),
+            pool: Pool::new(settings.workers, settings.most_waiting, work),
+            office,
+            publisher,
+            recorder,
+            told: vec![VecDeque::with_capacity(REMEMBERED_FATES); count],
+        }
+    }
+
+    /// Works until `shutdown`, then drains.
+    pub async fn run(mut self, mut events: mpsc::Receiver<Event>, shutdown: CancellationToken) {
+        let mut open = true;
+        while open || !self.pool.is_idle() {
+            let deadline = self.assembler.next_deadline_ns().map(instant_of);
+            tokio::select! {
+                biased;
+                solved = self.pool.next(), if !self.pool.is_idle() => match solved {
+                    Ok((solved, rest)) => self.finish(solved, rest).await,
+                    Err(error) => tracing::error!(%error, "a solver thread was lost"),
+                },
+                event = events.recv(), if open => match event {
+                    Some(event) => self.handle(event),
+                    None => {
+                        open = false;
+                        let rest = self.assembler.close_all();
+                        self.submit(rest);
+                    }
+                },
+                () = shutdown.cancelled(), if open && !events.is_closed() => events.close(),
+                () = sleep_until(deadline), if open && deadline.is_some() => {
+                    let due = self.assembler.close_due(now_ns());
+                    self.submit(due);
+                }
+            }
+        }
+        if let Some(recorder) = self.recorder {
+            recorder.finish();
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Joined(node) => {
+                let closed = self.assembler.set_connected(node, true);
+                self.submit(closed);
+            }
+            Event::Left(node) => {
+                let closed = self.assembler.set_connected(node, false);
+                self.submit(closed);
+            }
+            Event::Report { node, report, message, received_ns, reply } => {
+                self.take(node, report, message, received_ns, reply);
+            }
+        }
+    }
+
+    fn take(
+        &mut self,
+        node: usize,
+        report: Report,
+        message: Option<v1::FrameReport>,
+        received_ns: u64,
+        reply: Reply,
+    ) {
+        let blocks = (report.paths.len() + report.refused.len()) as u64;
+        let reason = report.refused.first().map(ToString::to_string);
+        if let Some(reason) = &reason {
+            tracing::warn!(node, frame = report.frame.frame, reason, "blocks refused");
+        }
+        self.office.received(node, &report, blocks);
+        let frame = report.frame;
+        let told = self.told[node].iter().rev().find(|(known, _)| *known == frame).map(|(_, fates)| *fates);
+        if let Some(fates) = told.filter(|_| report.resent) {
+            self.office.settled(node, Fates::default(), blocks);
+            reply.send(fates, "it came before");
+            return;
+        }
+        let sequence = self
+            .recorder
+            .as_mut()
+            .zip(message)
+            .map(|(recorder, message)| recorder.report(received_ns, message));
+        let reply = reply.because(reason);
+        match self.assembler.offer(node, report, received_ns, Tag { reply, sequence }) {
+            Ok(closed) => self.submit(closed),
+            Err(rejected) => {
+                let (fates, repeated) = (rejected.fates, rejected.repeated);
+                let told = Fates { fused: fates.fused + repeated, ..fates };
+                self.settle(node, frame, (fates, repeated), told, rejected.reply, &rejected.reason);
+            }
+        }
+    }
+
+    fn submit(&mut self, closed: Vec<Frame>) {
+        for Assembled { frame, blocks, members, first_ns, last_ns, closing } in closed {
+            if closing == Closing::Minority {
+                self.office.minority();
+                self.drop_all(frame, members, "no other node reported this frame");
+                continue;
+            }
+            let job = Job { frame, blocks, rest: Rest { members, first_ns, last_ns } };
+            if let Some(shed) = self.pool.submit(job) {
+                tracing::warn!(frame = shed.frame.frame, "overloaded: frame shed");
+                self.office.shed();
+                self.drop_all(shed.frame, shed.rest.members, "shed: the fusion center is overloaded");
+            }
+        }
+        self.office.load(self.assembler.open_frames(), self.pool.waiting());
+    }
+
+    fn drop_all(&mut self, frame: FrameId, members: Vec<Member<Tag>>, reason: &str) {
+        for Member { node, reply, fates, repeated, .. } in members {
+            let fates = Fates { fused: 0, dropped: fates.dropped + fates.fused, ..fates };
+            let told = Fates { dropped: fates.dropped + repeated, ..fates };
+            self.settle(node, frame, (fates, repeated), told, reply, reason);
+        }
+    }
+
+    /// Books the fate of a report's blocks and tells its node. Blocks that came again are booked as such and
+    /// told the fate of their first arrival.
+    fn settle(
+        &mut self,
+        node: usize,
+        frame: FrameId,
+        (fates, repeated): (Fates, u64),
+        told: Fates,
+        tag: Tag,
+        reason: &str,
+    ) {
+        self.office.settled(node, fates, repeated);
+        let known = &mut self.told[node];
+        if known.len() == REMEMBERED_FATES {
+            known.pop_front();
+        }
+        known.push_back((frame, told));
+        tag.reply.send(told, reason);
+    }
+
+    async fn finish(&mut self, solved: Solved, rest: Rest) {
+        let Solved { mut record, angles, locate } = solved;
+        let out_ns = now_ns();
+        let timing = &mut record.timing;
+        timing.time_ns = out_ns;
+        timing.angles_ms = angles.as_secs_f64() * 1e3;
+        timing.locate_ms = locate.as_secs_f64() * 1e3;
+        timing.assemble_ms = milliseconds(rest.first_ns, rest.last_ns);
+        timing.fusion_ms = milliseconds(rest.last_ns, out_ns);
+        for member in &rest.members {
+            let Some(times) = member.times.filter(|times| times.intended_ns > 0) else { continue };
+            timing.nodes.push(member.node);
+            timing.emit_ms.push(milliseconds(times.intended_ns, times.received_ns));
+            timing.filter_ms.push(milliseconds(times.received_ns, times.filtered_ns));
+            timing.wire_ms.push(milliseconds(times.sent_ns, member.received_ns));
+            timing.total_ms = Some(milliseconds(times.intended_ns, out_ns));
+        }
+        if let Some(recorder) = &mut self.recorder {
+            let sequences = rest.members.iter().filter_map(|member| member.reply.sequence).collect();
+            recorder.frame(record.frame_id(), out_ns, sequences);
+        }
+        let frame = record.frame_id();
+        self.publisher.publish(record).await;
+        for Member { node, reply, fates, repeated, .. } in rest.members {
+            let told = Fates { fused: fates.fused + repeated, ..fates };
+            self.settle(node, frame, (fates, repeated), told, reply, "");
+        }
+    }
+}
+
+/// A panic of the solver costs one fix, not the process.
+fn solve_or_say(fuser: &Fuser, frame: FrameId, blocks: &FrameBlocks) -> Solved {
+    catch_unwind(AssertUnwindSafe(|| solve(fuser, frame, blocks, Source::Simulated))).unwrap_or_else(|_| {
+        tracing::error!(frame = frame.frame, "the solver panicked");
+        let unusable = Err(estimation::location::Unobservable::NoMeasurements.into());
+        let mut record = FixRecord::new(frame, blocks, None, &unusable, Source::Simulated);
+        record.cautions = vec!["the solver failed on this frame".into()];
+        Solved { record, angles: Duration::ZERO, locate: Duration::ZERO }
+    })
+}
+
+/// From one time to another; zero where clocks of two hosts disagree about the order.
+fn milliseconds(from_ns: u64, to_ns: u64) -> f64 {
+    to_ns.saturating_sub(from_ns) as f64 * 1e-6
+}
+
+fn instant_of(time_ns: u64) -> Instant {
+    Instant::now() + Duration::from_nanos(time_ns.saturating_sub(now_ns()))
+}
+
+async fn sleep_until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,179 @@
+//! Every block accounted for.
+//!
+//! For each node: blocks sent (as the node counts) = fused + late + duplicate + dropped + in flight (as the
+//! fusion center counts). What does not balance is `unaccounted`; it is above zero while a report is on the
+//! way again after a broken connection, and zero once all has come to rest. A node that is started anew
+//! begins a new account; the accounts of its former lives stay in the sums.
+
+use serde::Serialize;
+
+/// What became of blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Fates {
+    /// Went into a solve.
+    pub fused: u64,
+    /// Came after their frame was closed.
+    pub late: u64,
+    /// Came twice without need.
+    pub duplicate: u64,
+    /// Shed under overload or refused as invalid.
+    pub dropped: u64,
+}
+
+impl Fates {
+    /// All blocks.
+    pub fn total(&self) -> u64 {
+        self.fused + self.late + self.duplicate + self.dropped
+    }
+
+    /// Adds another count.
+    pub fn add(&mut self, other: Self) {
+        self.fused += other.fused;
+        self.late += other.late;
+        self.duplicate += other.duplicate;
+        self.dropped += other.dropped;
+    }
+}
+
+/// The account of one life of a node.
+#[derive(Debug, Clone, Default)]
+struct Life {
+    sent: u64,
+    dropped_at_node: u64,
+}
+
+/// The account of one node.
+#[derive(Debug, Clone, Default)]
+struct Account {
+    past: Life,
+    present: Life,
+    incarnation: String,
+    fates: Fates,
+    in_flight: u64,
+    repeated: u64,
+}
+
+/// The account of a node, summed up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Balance {
+    /// As the node counts.
+    pub sent: u64,
+    /// Dropped by the node before sending.
+    pub dropped_at_node: u64,
+    /// What became of them.
+    #[serde(flatten)]
+    pub fates: Fates,
+    /// Received, not yet decided.
+    pub in_flight: u64,
+    /// Came again after a broken connection; their first arrival is what counts.
+    pub repeated: u64,
+    /// What does not balance.
+    pub unaccounted: i64,
+}
+
+/// The accounts of all nodes.
+#[derive(Debug, Clone)]
+pub struct Ledger {
+    accounts: Vec<Account>,
+}
+
+impl Ledger {
+    /// Empty accounts.
+    pub fn new(irs_count: usize) -> Self {
+        Self { accounts: vec![Account::default(); irs_count] }
+    }
+
+    /// A node registered; a new incarnation begins a new account.
+    pub fn open(&mut self, node: usize, incarnation: &str) {
+        let account = &mut self.accounts[node];
+        if account.incarnation != incarnation || incarnation.is_empty() {
+            account.past.sent += account.present.sent;
+            account.past.dropped_at_node += account.present.dropped_at_node;
+            account.present = Life::default();
+            account.incarnation = incarnation.to_owned();
+        }
+    }
+
+    /// The node says how much it has sent and dropped so far.
+    pub fn declare(&mut self, node: usize, sent: u64, dropped: u64) {
+        let present = &mut self.accounts[node].present;
+        present.sent = present.sent.max(sent);
+        present.dropped_at_node = present.dropped_at_node.max(dropped);
+    }
+
+    /// Blocks came and wait for their fate.
+    pub fn receive(&mut self, node: usize, blocks: u64) {
+        self.accounts[node].in_flight += blocks;
+    }
+
+    /// Blocks that waited met their fate.
+    pub fn settle(&mut self, node: usize, fates: Fates) {
+        let account = &mut self.accounts[node];
+        account.in_flight = account.in_flight.saturating_sub(fates.total());
+        account.fates.add(fates);
+    }
+
+    /// Blocks that were received had come before: they leave the account as they entered it.
+    pub fn repeat(&mut self, node: usize, blocks: u64) {
+        let account = &mut self.accounts[node];
+        account.in_flight = account.in_flight.saturating_sub(blocks);
+        account.repeated += blocks;
+    }
+
+    /// The balance of a node.
+    pub fn balance(&self, node: usize) -> Balance {
+        let account = &self.accounts[node];
+        let sent = account.past.sent + account.present.sent;
+        Balance {
+            sent,
+            dropped_at_node: account.past.dropped_at_node + account.present.dropped_at_node,
+            fates: account.fates,
+            in_flight: account.in_flight,
+            repeated: account.repeated,
+            unaccounted: sent as i64 - account.fates.total() as i64 - account.in_flight as i64,
+        }
+    }
+
+    /// All balances.
+    pub fn balances(&self) -> Vec<Balance> {
+        (0..self.accounts.len()).map(|node| self.balance(node)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_balanced_account() {
+        let mut ledger = Ledger::new(1);
+        ledger.open(0, "a");
+        ledger.declare(0, 9, 3);
+        ledger.receive(0, 9);
+        assert_eq!((ledger.balance(0).in_flight, ledger.balance(0).unaccounted), (9, 0));
+        ledger.settle(0, Fates { fused: 5, late: 2, duplicate: 1, dropped: 1 });
+        let balance = ledger.balance(0);
+        assert_eq!((balance.in_flight, balance.unaccounted, balance.dropped_at_node), (0, 0, 3));
+    }
+
+    #[test]
+    fn a_lost_report_shows_until_it_comes_again() {
+        let mut ledger = Ledger::new(1);
+        ledger.open(0, "a");
+        ledger.declare(0, 6, 0);
+        ledger.receive(0, 3);
+        assert_eq!(ledger.balance(0).unaccounted, 3);
+        ledger.receive(0, 3);
+        assert_eq!(ledger.balance(0).unaccounted, 0);
+    }
+
+    #[test]
+    fn a_new_life_adds_to_the_old_one_and_a_reconnect_does_not() {
+        let mut ledger = Ledger::new(1);
+        for (incarnation, sent) in [("a", 6), ("a", 9), ("b", 4)] {
+            ledger.open(0, incarnation);
+            ledger.declare(0, sent, 0);
+        }
+        assert_eq!(ledger.balance(0).sent, 13);
+    }
+}

@@ -1,0 +1,27 @@
+//! The fusion center: assembles the blocks of all nodes, solves, locates, publishes fixes.
+//!
+//! ```text
+//! service -> engine -> assembler -> pool (solve) -> engine -> publish -> watchers, log, statistics
+//!               |                                      ^
+//!             office: registry, ledger               truth (display only)
+//! ```
+
+pub mod assembler;
+pub mod config;
+pub mod engine;
+pub mod fix;
+pub mod ledger;
+pub mod office;
+pub mod pool;
+pub mod publish;
+pub mod recording;
+pub mod registry;
+pub mod replay;
+pub mod reply;
+mod run;
+pub mod service;
+pub mod solve;
+pub mod statistics;
+pub mod truth;
+
+pub use run::{Listeners, RunError, Summary, main, run};

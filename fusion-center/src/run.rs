@@ -1,0 +1,277 @@
+//! The life of the process: settings, ports, work, drain.
+
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::routing::get;
+use estimation::fusion::{Fuser, FusionSettings};
+use model::System;
+use proto::scenario::SharedScenario;
+use proto::v1::fusion_server::FusionServer;
+use proto::{DESCRIPTORS, HTTP2_WINDOW_BYTES};
+use serde::Serialize;
+use telemetry::{Health, Metrics, Started, exit, health, http};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::TcpListenerStream;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{Config, Flags, RawConfig};
+use crate::engine::{Engine, now_ns};
+use crate::office::{Counts, NodeView, Office};
+use crate::publish::{Publisher, Viewer};
+use crate::recording::Recorder;
+use crate::registry::Registry;
+use crate::service::FusionService;
+use crate::statistics::Figures;
+use crate::truth::TruthBook;
+
+/// Events that may wait for the engine; behind it HTTP/2 flow control holds the nodes back.
+const EVENT_QUEUE: usize = 256;
+
+/// How long connections get to end by themselves.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Why the process ends early.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The file system or the network refused.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was tried.
+        what: String,
+        /// What was said.
+        source: std::io::Error,
+    },
+    /// Anything else, as a sentence.
+    #[error("{0}")]
+    Other(String),
+}
+
+impl RunError {
+    fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
+        let what = what.into();
+        |source| Self::Io { what, source }
+    }
+
+    fn other(error: impl std::fmt::Display) -> Self {
+        Self::Other(error.to_string())
+    }
+}
+
+/// The ports, bound by the caller.
+#[derive(Debug)]
+pub struct Listeners {
+    /// For gRPC.
+    pub grpc: TcpListener,
+    /// For HTTP.
+    pub http: TcpListener,
+}
+
+impl Listeners {
+    /// Binds the ports of `config`.
+    pub async fn bind(config: &Config) -> Result<Self, RunError> {
+        let bind = async |address: SocketAddr| {
+            TcpListener::bind(address).await.map_err(RunError::io(format!("cannot listen on {address}")))
+        };
+        Ok(Self { grpc: bind(config.listen).await?, http: bind(config.http_listen).await? })
+    }
+}
+
+/// What the process did.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Summary {
+    /// `fusion-center`.
+    pub role: &'static str,
+    /// Fixes, error, latency.
+    #[serde(flatten)]
+    pub figures: Figures,
+    /// Frames shed, refused reports.
+    #[serde(flatten)]
+    pub counts: Counts,
+    /// What does not balance, over all nodes.
+    pub unaccounted: i64,
+    /// The account of every node.
+    pub ledger: Vec<NodeView>,
+}
+
+impl Summary {
+    fn new(viewer: &Viewer, office: &Office) -> Self {
+        let ledger = office.nodes();
+        Self {
+            role: "fusion-center",
+            figures: viewer.statistics().figures(),
+            counts: office.counts(),
+            unaccounted: ledger.iter().map(|node| node.balance.unaccounted.abs()).sum(),
+            ledger,
+        }
+    }
+}
+
+/// The process: settings first, then ports, then work until SIGTERM or SIGINT.
+pub fn main(flags: &Flags) -> ExitCode {
+    let raw = match RawConfig::load(flags) {
+        Ok(raw) => raw,
+        Err(error) => return refuse(&error),
+    };
+    if flags.print_config {
+        return match toml::to_string(&raw) {
+            Ok(text) => {
+                telemetry::print_text(text.trim_end());
+                ExitCode::SUCCESS
+            }
+            Err(error) => refuse(&error),
+        };
+    }
+    let config = match raw.resolve() {
+        Ok(config) => config,
+        Err(error) => return refuse(&error),
+    };
+    if let Err(error) = telemetry::logs::init() {
+        return refuse(&error);
+    }
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&error),
+    };
+    let outcome = runtime.block_on(async {
+        let shutdown = telemetry::shutdown_signal().map_err(RunError::io("signals"))?;
+        let listeners = Listeners::bind(&config).await?;
+        run(config, listeners, shutdown).await
+    });
+    match outcome {
+        Ok(summary) => {
+            telemetry::print_json(&summary);
+            ExitCode::SUCCESS
+        }
+        Err(error) => fail(&error),
+    }
+}
+
+fn refuse(reason: &dyn std::fmt::Display) -> ExitCode {
+    telemetry::complain("fusion-center", reason);
+    ExitCode::from(exit::BAD_CONFIGURATION)
+}
+
+fn fail(reason: &dyn std::fmt::Display) -> ExitCode {
+    telemetry::complain("fusion-center", reason);
+    ExitCode::from(exit::FAILED)
+}
+
+/// Serves until `shutdown`, drains, and sums up.
+pub async fn run(
+    config: Config,
+    listeners: Listeners,
+    shutdown: CancellationToken,
+) -> Result<Summary, RunError> {
+    let scenario = Arc::new(SharedScenario::new(config.scenario).map_err(RunError::other)?);
+    let system = System::new(&scenario.scenario).map_err(RunError::other)?;
+    let count = system.irs_count();
+    let fuser = Arc::new(Fuser::new(system, FusionSettings::default()).map_err(RunError::other)?);
+    let system = Arc::new(fuser.system().clone());
+    let (metrics, health) = (Metrics::new(), Health::new());
+    let truth = TruthBook::default();
+    let (publisher, publisher_thread) =
+        Publisher::start(system.clone(), truth.clone(), config.fixes.as_deref())
+            .map_err(RunError::io("the fix log cannot be opened"))?;
+    let viewer = publisher.viewer();
+    let recorder = match &config.record {
+        Some(directory) => Some(Recorder::start(directory, &scenario).map_err(RunError::other)?),
+        None => None,
+    };
+    let instance = format!("{:x}", now_ns());
+    let office = Office::new(Registry::new(count, &scenario.sha256, &instance), count, &metrics);
+    let (events, incoming) = mpsc::channel(EVENT_QUEUE);
+    let service = FusionService {
+        scenario: scenario.clone(),
+        system: system.clone(),
+        instance,
+        credit: config.credit,
+        recording: recorder.as_ref().map(Recorder::truth_recorder),
+        events,
+        office: office.clone(),
+        truth,
+        viewer: viewer.clone(),
+        shutdown: shutdown.clone(),
+    };
+    let engine = Engine::new(fuser, config.engine, office.clone(), publisher, recorder);
+    let engine = tokio::spawn(engine.run(incoming, shutdown.clone()));
+
+    let addresses = Started {
+        grpc: listeners.grpc.local_addr().ok(),
+        http: listeners.http.local_addr().ok(),
+        ..Started::new("fusion-center")
+    };
+    let drained = CancellationToken::new();
+    let servers = serve(listeners, service, &metrics, &health, &viewer, &office, &drained).await?;
+    tracing::info!(irs = count, scenario = scenario.short_hash(), ?addresses, "ready");
+    addresses.announce();
+    health.ready();
+
+    engine.await.map_err(RunError::other)?;
+    health.not_ready("shutting down");
+    tokio::task::spawn_blocking(|| publisher_thread.finish())
+        .await
+        .map_err(RunError::other)?
+        .map_err(RunError::io("the fix log cannot be written"))?;
+    let summary = Summary::new(&viewer, &office);
+    drained.cancel();
+    if tokio::time::timeout(FAREWELL, servers).await.is_err() {
+        tracing::warn!("some connections did not end by themselves");
+    }
+    tracing::info!(fixes = summary.figures.fixes, unaccounted = summary.unaccounted, "drained");
+    Ok(summary)
+}
+
+/// Starts both servers; the future ends with them.
+async fn serve(
+    listeners: Listeners,
+    service: FusionService,
+    metrics: &Metrics,
+    health: &Health,
+    viewer: &Viewer,
+    office: &Office,
+    drained: &CancellationToken,
+) -> Result<impl Future<Output = ()> + use<>, RunError> {
+    let limit = 2 * proto::convert::max_report_bytes(&service.system);
+    let reflection = tonic_reflection::server::Builder::configure()
+        .register_encoded_file_descriptor_set(DESCRIPTORS)
+        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+        .build_v1()
+        .map_err(RunError::other)?;
+    let grpc_health = health::grpc_service(health.clone(), &["hyloc.v1.Fusion"], drained.clone()).await;
+    let grpc = tonic::transport::Server::builder()
+        .tcp_nodelay(true)
+        .initial_stream_window_size(HTTP2_WINDOW_BYTES)
+        .initial_connection_window_size(HTTP2_WINDOW_BYTES)
+        .http2_keepalive_interval(Some(Duration::from_secs(1)))
+        .http2_keepalive_timeout(Some(Duration::from_secs(2)))
+        .add_service(FusionServer::new(service).max_decoding_message_size(limit))
+        .add_service(grpc_health)
+        .add_service(reflection)
+        .serve_with_incoming_shutdown(
+            TcpListenerStream::new(listeners.grpc),
+            drained.clone().cancelled_owned(),
+        );
+    let summary = {
+        let (viewer, office) = (viewer.clone(), office.clone());
+        move || {
+            let summary = Summary::new(&viewer, &office);
+            async move { Json(summary) }
+        }
+    };
+    let router = http::routes(metrics.clone(), health.clone()).route("/api/summary", get(summary));
+    let http = http::serve(listeners.http, router, drained.clone());
+    let (grpc, http) = (tokio::spawn(grpc), tokio::spawn(http));
+    Ok(async move {
+        if let Ok(Err(error)) = grpc.await {
+            tracing::error!(%error, "the gRPC server failed");
+        }
+        if let Ok(Err(error)) = http.await {
+            tracing::error!(%error, "the HTTP server failed");
+        }
+    })
+}

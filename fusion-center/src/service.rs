@@ -1,0 +1,271 @@
+//! The gRPC service: messages checked, then handed to engine, office or publisher.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use model::{Point, System};
+use proto::convert::{FrameId, max_report_bytes, report_from_wire};
+use proto::scenario::SharedScenario;
+use proto::v1::fusion_server::Fusion;
+use proto::{SESSION_KEY, v1};
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_stream::{Stream, StreamExt};
+use tokio_util::sync::CancellationToken;
+use tonic::{Request, Response, Status, Streaming};
+
+use crate::engine::{Event, now_ns};
+use crate::office::Office;
+use crate::publish::Viewer;
+use crate::recording::{TruthEntry, TruthRecorder};
+use crate::registry::{Application, Refusal};
+use crate::reply::Line;
+use crate::truth::TruthBook;
+
+/// Fixes that wait for one watcher.
+const WATCH_QUEUE: usize = 64;
+
+/// What the service works with.
+pub struct FusionService {
+    /// The scenario that all nodes share.
+    pub scenario: Arc<SharedScenario>,
+    /// What follows from it.
+    pub system: Arc<System>,
+    /// Changes with every start.
+    pub instance: String,
+    /// Reports that a node may have under way.
+    pub credit: usize,
+    /// Whether reports are kept as they came.
+    pub recording: Option<TruthRecorder>,
+    /// The engine's queue.
+    pub events: mpsc::Sender<Event>,
+    /// Registry and ledger.
+    pub office: Office,
+    /// Truth for display.
+    pub truth: TruthBook,
+    /// Fixes.
+    pub viewer: Viewer,
+    /// The end.
+    pub shutdown: CancellationToken,
+}
+
+impl From<Refusal> for Status {
+    fn from(refusal: Refusal) -> Self {
+        let text = refusal.to_string();
+        match refusal {
+            Refusal::Protocol { .. } | Refusal::Scenario { .. } => Self::failed_precondition(text),
+            Refusal::Taken { .. } => Self::already_exists(text),
+            Refusal::Full { .. } => Self::resource_exhausted(text),
+            Refusal::NoSuchIndex { .. } | Refusal::Identity => Self::invalid_argument(text),
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl Fusion for FusionService {
+    type ReportStream = ReceiverStream<Result<v1::Acknowledgement, Status>>;
+    type WatchStream = Pin<Box<dyn Stream<Item = Result<v1::Fix, Status>> + Send>>;
+
+    async fn register(
+        &self,
+        request: Request<v1::RegisterRequest>,
+    ) -> Result<Response<v1::RegisterReply>, Status> {
+        let request = request.into_inner();
+        let application = Application {
+            protocol_version: request.protocol_version,
+            identity: request.identity,
+            index: request.index.map(|index| index as usize),
+            scenario_sha256: request.scenario_sha256.to_vec(),
+            incarnation: request.incarnation,
+        };
+        if self.shutdown.is_cancelled() {
+            return Err(Status::unavailable("shutting down"));
+        }
+        let (index, session) = self.office.register(&application).inspect_err(|refusal| {
+            tracing::warn!(identity = application.identity, %refusal, "node refused");
+        })?;
+        tracing::info!(identity = application.identity, index, "node registered");
+        self.tell(Event::Joined(index)).await?;
+        Ok(Response::new(v1::RegisterReply {
+            index: index as u32,
+            scenario_toml: self.scenario.toml.clone(),
+            scenario_sha256: self.scenario.sha256.to_vec().into(),
+            session,
+            instance: self.instance.clone(),
+            credit: self.credit as u32,
+            max_report_bytes: max_report_bytes(&self.system) as u64,
+        }))
+    }
+
+    async fn report(
+        &self,
+        request: Request<Streaming<v1::FrameReport>>,
+    ) -> Result<Response<Self::ReportStream>, Status> {
+        let session = request
+            .metadata()
+            .get(SESSION_KEY)
+            .and_then(|value| value.to_str().ok())
+            .map(str::to_owned)
+            .ok_or_else(|| Status::unauthenticated("no session: register first"));
+        let session = session.inspect_err(|_| self.office.refused())?;
+        let Some(node) = self.office.connect(&session) else {
+            self.office.refused();
+            return Err(Status::unauthenticated("this session is not known: register again"));
+        };
+        let (line, acknowledgements) = Line::new(self.credit);
+        let connection = Connection {
+            node,
+            session,
+            line,
+            system: self.system.clone(),
+            office: self.office.clone(),
+            events: self.events.clone(),
+            keep: self.recording.is_some(),
+            shutdown: self.shutdown.clone(),
+        };
+        tokio::spawn(connection.run(request.into_inner()));
+        Ok(Response::new(ReceiverStream::new(acknowledgements)))
+    }
+
+    async fn truth(
+        &self,
+        request: Request<Streaming<v1::TruthRecord>>,
+    ) -> Result<Response<v1::TruthSummary>, Status> {
+        let mut records = request.into_inner();
+        let mut taken = 0;
+        loop {
+            let next = tokio::select! {
+                next = records.message() => next?,
+                () = self.shutdown.cancelled() => None,
+            };
+            let Some(record) = next else { break };
+            if !(record.x_m.is_finite() && record.y_m.is_finite()) {
+                return Err(Status::invalid_argument("the truth must be finite"));
+            }
+            let frame = FrameId { run: record.run, frame: record.frame };
+            self.truth.insert(frame, Point::new(record.x_m, record.y_m));
+            if let Some(recorder) = &self.recording {
+                let position_m = [record.x_m, record.y_m];
+                recorder.truth(TruthEntry { run: frame.run, frame: frame.frame, position_m }, now_ns());
+            }
+            taken += 1;
+        }
+        Ok(Response::new(v1::TruthSummary { taken }))
+    }
+
+    async fn watch(&self, _: Request<v1::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
+        let mut fixes = self.viewer.watch().ok_or_else(|| Status::unavailable("shutting down"))?;
+        let (sender, receiver) = mpsc::channel(WATCH_QUEUE);
+        tokio::spawn(async move {
+            loop {
+                match fixes.recv().await {
+                    Ok(fix) => {
+                        if sender.send(Ok(fix.to_wire())).await.is_err() {
+                            return;
+                        }
+                    }
+                    Err(RecvError::Lagged(missed)) => tracing::debug!(missed, "a watcher is too slow"),
+                    Err(RecvError::Closed) => return,
+                }
+            }
+        });
+        Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
+    }
+
+    async fn status(&self, _: Request<v1::StatusRequest>) -> Result<Response<v1::StatusReply>, Status> {
+        let (counts, statistics) = (self.office.counts(), self.viewer.statistics());
+        Ok(Response::new(v1::StatusReply {
+            instance: self.instance.clone(),
+            irs_count: self.system.irs_count() as u32,
+            scenario_sha256: self.scenario.sha256.to_vec().into(),
+            fixes: statistics.fixes,
+            frames_without_fix: statistics.without_fix + counts.frames_minority,
+            frames_shed: counts.frames_shed,
+            nodes: self.office.nodes().into_iter().map(Into::into).collect(),
+            refused_reports: counts.refused_reports,
+        }))
+    }
+}
+
+impl FusionService {
+    async fn tell(&self, event: Event) -> Result<(), Status> {
+        self.events.send(event).await.map_err(|_| Status::unavailable("shutting down"))
+    }
+}
+
+/// One node's report stream.
+struct Connection {
+    node: usize,
+    session: String,
+    line: Line,
+    system: Arc<System>,
+    office: Office,
+    events: mpsc::Sender<Event>,
+    keep: bool,
+    shutdown: CancellationToken,
+}
+
+impl Connection {
+    async fn run(self, mut reports: Streaming<v1::FrameReport>) {
+        let node = self.node;
+        loop {
+            let next = tokio::select! {
+                biased;
+                () = self.shutdown.cancelled() => break,
+                next = reports.next() => next,
+            };
+            match next {
+                None => break,
+                Some(Ok(message)) => {
+                    if !self.take(message).await {
+                        break;
+                    }
+                }
+                Some(Err(status)) => {
+                    // Too large or not a report at all; a broken connection has no answer to wait for.
+                    if matches!(status.code(), tonic::Code::OutOfRange | tonic::Code::Internal) {
+                        self.office.refused();
+                        self.line.fail(status.clone());
+                    }
+                    tracing::info!(node, reason = status.message(), "report stream ended");
+                    break;
+                }
+            }
+        }
+        if self.office.disconnect(&self.session, node) && !self.shutdown.is_cancelled() {
+            tracing::info!(node, "node left");
+            let _ = self.events.send(Event::Left(node)).await;
+        }
+    }
+
+    /// Whether the stream goes on.
+    async fn take(&self, message: v1::FrameReport) -> bool {
+        let received_ns = now_ns();
+        if !self.office.is_current(&self.session) {
+            self.line.fail(Status::aborted("this node has registered again"));
+            return false;
+        }
+        let frame = FrameId { run: message.run, frame: message.frame };
+        let Some(reply) = self.line.reply(frame) else {
+            self.office.refused();
+            self.line.fail(Status::resource_exhausted("more reports under way than the credit allows"));
+            return false;
+        };
+        let (kept, sent) = (self.keep.then(|| message.clone()), message.blocks.len());
+        match report_from_wire(message, self.node, &self.system) {
+            Ok(report) => {
+                let node = self.node;
+                let event = Event::Report { node, report, message: kept, received_ns, reply };
+                self.events.send(event).await.is_ok()
+            }
+            Err(error) => {
+                tracing::warn!(node = self.node, %error, "report refused");
+                self.office.refused_blocks(self.node, sent as u64);
+                let fates = crate::ledger::Fates { dropped: sent as u64, ..Default::default() };
+                reply.because(Some(error.to_string())).send(fates, "");
+                true
+            }
+        }
+    }
+}
