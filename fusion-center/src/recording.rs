@@ -98,9 +98,21 @@ pub struct TruthEntry {
 }
 
 enum Entry {
-    Report { sequence: u32, time_ns: u64, message: v1::FrameReport },
-    Frame { time_ns: u64, entry: FrameEntry },
-    Truth { time_ns: u64, entry: TruthEntry },
+    Report {
+        sequence: u32,
+        time_ns: u64,
+        message: v1::FrameReport,
+    },
+    Frame {
+        time_ns: u64,
+        entry: FrameEntry,
+    },
+    Truth {
+        time_ns: u64,
+        entry: TruthEntry,
+    },
+    /// Nothing follows that counts: handles for truth may outlive the recorder.
+    End,
 }
 
 /// Writes a recording.
@@ -178,7 +190,8 @@ impl Recorder {
     /// Writes what is queued and closes the file.
     pub fn finish(self) {
         let Self { queue, thread, lost, .. } = self;
-        drop(queue);
+        // Waits for room; if the thread is gone, joining it tells why.
+        let _ = queue.send(Entry::End);
         match thread.join() {
             Ok(Ok(())) if lost == 0 => {}
             Ok(Ok(())) => tracing::error!(lost, "the disk was too slow: the recording is incomplete"),
@@ -213,6 +226,7 @@ fn write(file: File, scenario_sha256: &str, entries: &Receiver<Entry>) -> mcap::
             }
             Entry::Frame { time_ns, entry } => (frames, count, time_ns, json(&entry)),
             Entry::Truth { time_ns, entry } => (truth, count, time_ns, json(&entry)),
+            Entry::End => break,
         };
         count = count.wrapping_add(1);
         let header = MessageHeader { channel_id, sequence, log_time: time_ns, publish_time: time_ns };

@@ -16,4 +16,4 @@ mod shutdown;
 pub use health::Health;
 pub use metrics::{Counter, Gauge, Histogram, Metrics};
 pub use output::{Started, complain, print_json, print_text};
-pub use shutdown::shutdown_signal;
+pub use shutdown::{PARENT_VARIABLE, shutdown_signal};

@@ -1,0 +1,70 @@
+//! The same blocks give the same fixes: over two runs, over any order of arrival, and from a recording.
+
+mod support;
+
+use std::path::Path;
+
+use fusion_center::replay::replay;
+use proto::v1;
+use support::*;
+
+/// Runs ten frames, the nodes' reports in this order; the fix log goes to `log`.
+async fn run_frames(order: [usize; 3], log: &Path, record: Option<&Path>) {
+    let options = Options {
+        fixes: Some(log.to_path_buf()),
+        record: record.map(Path::to_path_buf),
+        ..Options::default()
+    };
+    let center = Center::start(options).await;
+    let echoes = Echoes::new();
+    let mut nodes = nodes(&center).await;
+    let (truths, records) = tokio::sync::mpsc::channel(16);
+    let mut client = center.client().await;
+    let teller = tokio::spawn(async move {
+        client.truth(tokio_stream::wrappers::ReceiverStream::new(records)).await.unwrap()
+    });
+    for frame in 0..10 {
+        let truth = echoes.source.target_m(frame);
+        truths.send(v1::TruthRecord { frame, x_m: truth.x, y_m: truth.y, run: RUN }).await.unwrap();
+    }
+    drop(truths);
+    assert_eq!(within(teller).await.unwrap().into_inner().taken, 10);
+    for frame in 0..10 {
+        for node in order {
+            nodes[node].send(echoes.report(node, frame)).await;
+        }
+    }
+    for _ in 0..10 {
+        assert_eq!(nodes[order[2]].acknowledgement().await.unwrap().fused, 3);
+    }
+    assert_eq!(center.stop().await.figures.judged, 10);
+}
+
+#[tokio::test]
+async fn two_runs_and_a_replay_give_the_same_fixes() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    run_frames([0, 1, 2], &at("a"), Some(&at("recording"))).await;
+    run_frames([2, 0, 1], &at("b"), None).await;
+    let expected = fix_lines(&at("a"));
+    assert_eq!(expected.len(), 10);
+    assert_eq!(fix_lines(&at("b")), expected, "whatever the order of arrival");
+
+    let (recording, log) = (at("recording"), at("c"));
+    let figures =
+        tokio::task::spawn_blocking(move || replay(&recording, Some(&log), |_| {})).await.unwrap().unwrap();
+    assert_eq!((figures.fixes, figures.judged), (10, 10));
+    assert_eq!(fix_lines(&at("c")), expected, "from the recording");
+    let replayed = std::fs::read_to_string(at("c")).unwrap();
+    assert!(replayed.lines().all(|line| line.contains(r#""source":"replayed""#)));
+}
+
+#[test]
+fn what_is_no_recording_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    assert!(replay(directory.path(), None, |_| {}).unwrap_err().to_string().contains("scenario.toml"));
+    let scenario = toml::to_string(&model::Scenario::default()).unwrap();
+    std::fs::write(directory.path().join("scenario.toml"), scenario).unwrap();
+    std::fs::write(directory.path().join("blocks.mcap"), b"not a recording").unwrap();
+    assert!(replay(directory.path(), None, |_| {}).unwrap_err().to_string().contains("blocks.mcap"));
+}

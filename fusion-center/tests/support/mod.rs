@@ -1,0 +1,177 @@
+//! A fusion center on free ports of the loopback, and nodes that speak to it.
+#![allow(dead_code)]
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use estimation::delay::{DelayEstimator, DelaySettings, Statistic};
+use fusion_center::config::{Config, Flags, RawConfig};
+use fusion_center::{Listeners, RunError, Summary, run};
+use model::EchoSource;
+use proto::convert::{FrameId, Precision, Times, report_message};
+use proto::v1::fusion_client::FusionClient;
+use proto::{PROTOCOL_VERSION, SESSION_KEY, v1};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::Channel;
+use tonic::{Request, Status, Streaming};
+
+pub const RUN: u64 = 7;
+
+/// Everything here ends within this time or fails.
+pub async fn within<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(60), future).await.expect("in time")
+}
+
+pub struct Center {
+    pub address: String,
+    pub http: std::net::SocketAddr,
+    shutdown: CancellationToken,
+    task: JoinHandle<Result<Summary, RunError>>,
+}
+
+#[derive(Default, Clone)]
+pub struct Options {
+    pub deadline_ms: Option<u64>,
+    pub solver_delay_ms: Option<u64>,
+    pub queue: Option<usize>,
+    pub fixes: Option<PathBuf>,
+    pub record: Option<PathBuf>,
+    pub workers: Option<usize>,
+}
+
+pub fn config(options: Options) -> Config {
+    let flags = Flags {
+        listen: Some("127.0.0.1:0".into()),
+        http_listen: Some("127.0.0.1:0".into()),
+        power_dbm: Some(60.0),
+        deadline_ms: options.deadline_ms.or(Some(10_000)),
+        solver_delay_ms: options.solver_delay_ms,
+        queue: options.queue,
+        fixes: options.fixes,
+        record: options.record,
+        workers: options.workers,
+        ..Flags::default()
+    };
+    RawConfig::load(&flags).unwrap().resolve().unwrap()
+}
+
+impl Center {
+    pub async fn start(options: Options) -> Self {
+        let config = config(options);
+        let listeners = Listeners::bind(&config).await.unwrap();
+        let address = format!("http://{}", listeners.grpc.local_addr().unwrap());
+        let http = listeners.http.local_addr().unwrap();
+        let shutdown = CancellationToken::new();
+        let task = tokio::spawn(run(config, listeners, shutdown.clone()));
+        Self { address, http, shutdown, task }
+    }
+
+    pub async fn client(&self) -> FusionClient<Channel> {
+        within(FusionClient::connect(self.address.clone())).await.unwrap()
+    }
+
+    pub async fn stop(self) -> Summary {
+        self.shutdown.cancel();
+        within(self.task).await.unwrap().unwrap()
+    }
+
+    pub fn ask_to_stop(&self) {
+        self.shutdown.cancel();
+    }
+}
+
+pub fn application(identity: &str, index: Option<u32>) -> v1::RegisterRequest {
+    v1::RegisterRequest {
+        protocol_version: PROTOCOL_VERSION,
+        identity: identity.into(),
+        index,
+        scenario_sha256: Default::default(),
+        incarnation: identity.into(),
+    }
+}
+
+/// Echoes of the scenario and what each node makes of them.
+pub struct Echoes {
+    pub source: EchoSource,
+    nodes: Vec<DelayEstimator>,
+}
+
+impl Echoes {
+    pub fn new() -> Arc<Self> {
+        let source = EchoSource::new(&config(Options::default()).scenario).unwrap();
+        let settings = DelaySettings { statistic: Statistic::Illuminated, ..DelaySettings::default() };
+        let nodes = (0..3)
+            .map(|l| DelayEstimator::with_settings(source.system(), l, settings.clone()).unwrap())
+            .collect();
+        Arc::new(Self { source, nodes })
+    }
+
+    pub fn report(&self, node: usize, frame: u64) -> v1::FrameReport {
+        let received = self.source.frame(node, frame, self.source.target_m(frame));
+        let delays = self.nodes[node].estimate(&received).unwrap();
+        let times = Times { intended_ns: 1, received_ns: 2, filtered_ns: 3, sent_ns: 4 };
+        report_message(FrameId { run: RUN, frame }, node, &delays, Precision::F64, times)
+    }
+}
+
+/// A node's connection.
+pub struct Node {
+    pub index: usize,
+    pub session: String,
+    pub reports: mpsc::Sender<v1::FrameReport>,
+    pub acknowledgements: Streaming<v1::Acknowledgement>,
+    sent: u64,
+}
+
+impl Node {
+    pub async fn join(center: &Center, identity: &str, index: Option<u32>) -> Self {
+        let mut client = center.client().await;
+        let reply = client.register(application(identity, index)).await.unwrap().into_inner();
+        Self::open(client, reply.index as usize, reply.session).await
+    }
+
+    pub async fn open(mut client: FusionClient<Channel>, index: usize, session: String) -> Self {
+        let (reports, outgoing) = mpsc::channel(64);
+        let mut request = Request::new(ReceiverStream::new(outgoing));
+        request.metadata_mut().insert(SESSION_KEY, session.parse().unwrap());
+        let acknowledgements = client.report(request).await.unwrap().into_inner();
+        Self { index, session, reports, acknowledgements, sent: 0 }
+    }
+
+    pub async fn send(&mut self, mut report: v1::FrameReport) {
+        self.sent += report.blocks.len() as u64;
+        report.blocks_sent = self.sent;
+        self.reports.send(report).await.unwrap();
+    }
+
+    pub async fn acknowledgement(&mut self) -> Result<v1::Acknowledgement, Status> {
+        Ok(within(self.acknowledgements.message()).await?.expect("the stream goes on"))
+    }
+}
+
+/// All three nodes.
+pub async fn nodes(center: &Center) -> Vec<Node> {
+    let mut nodes = Vec::new();
+    for index in 0..3 {
+        nodes.push(Node::join(center, &format!("node-{index}"), Some(index)).await);
+    }
+    nodes
+}
+
+/// Fixes of a log, each without what depends on the clock or the source.
+pub fn fix_lines(path: &std::path::Path) -> Vec<String> {
+    let text = std::fs::read_to_string(path).unwrap();
+    text.lines()
+        .map(|line| {
+            let mut fix: serde_json::Value = serde_json::from_str(line).unwrap();
+            let object = fix.as_object_mut().unwrap();
+            object.remove("timing").unwrap();
+            object.remove("source").unwrap();
+            fix.to_string()
+        })
+        .collect()
+}
