@@ -3,7 +3,10 @@
 //! [`v1`] holds the generated gRPC types, [`convert`] the one place where they become domain types and are
 //! checked, [`echo`] the ZeroMQ transport of echo frames. A type from the wire never travels past `convert`.
 
+pub mod backoff;
+pub mod clock;
 pub mod convert;
+pub mod echo;
 pub mod scenario;
 
 /// Generated from `hyloc/v1/fusion.proto`.

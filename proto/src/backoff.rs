@@ -1,0 +1,72 @@
+//! Waiting before another attempt: exponential with jitter, so that many clients do not knock in step.
+
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+
+/// Shortest wait.
+pub const SHORTEST: Duration = Duration::from_millis(50);
+/// Longest wait.
+pub const LONGEST: Duration = Duration::from_secs(1);
+
+/// Waits from 50 ms, doubled each time up to 1 s, each shortened by up to a half at random.
+#[derive(Debug, Clone)]
+pub struct Backoff {
+    next: Duration,
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self { next: SHORTEST }
+    }
+}
+
+impl Backoff {
+    /// As after a success.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How long to wait before the next attempt.
+    pub fn delay(&mut self) -> Duration {
+        let longest = self.next;
+        self.next = (self.next * 2).min(LONGEST);
+        longest.mul_f64(0.5 + 0.5 * fraction())
+    }
+
+    /// Waits before the next attempt.
+    pub async fn wait(&mut self) {
+        tokio::time::sleep(self.delay()).await;
+    }
+
+    /// An attempt succeeded: the next wait is a short one again.
+    pub fn reset(&mut self) {
+        self.next = SHORTEST;
+    }
+}
+
+/// A number in [0, 1) that no two processes share; timing alone depends on it.
+fn fraction() -> f64 {
+    (random_u64() >> 11) as f64 / (1u64 << 53) as f64
+}
+
+/// A number to tell instances of a process apart.
+pub fn random_u64() -> u64 {
+    RandomState::new().hash_one(std::process::id())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_grow_to_a_second_and_start_over() {
+        let mut backoff = Backoff::new();
+        for longest_ms in [50, 100, 200, 400, 800, 1000, 1000] {
+            let longest = Duration::from_millis(longest_ms);
+            let delay = backoff.delay();
+            assert!(delay >= longest / 2 && delay <= longest, "{delay:?} of {longest:?}");
+        }
+        backoff.reset();
+        assert!(backoff.delay() <= SHORTEST);
+    }
+}

@@ -1,0 +1,248 @@
+//! Bytes to messages and back: a version byte, then bincode. Whatever comes in gives a message or an error.
+
+use bincode::config::{Configuration, Limit, LittleEndian, Varint};
+use bytes::Bytes;
+use model::CMatrix;
+use num_complex::Complex64;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+/// Version of the echo messages: the first byte of each.
+pub const ECHO_VERSION: u8 = 1;
+
+/// Longest message that is decoded: 64 MiB, some four million samples.
+const LONGEST_BYTES: usize = 64 << 20;
+
+const BINCODE: Configuration<LittleEndian, Varint, Limit<LONGEST_BYTES>> =
+    bincode::config::standard().with_limit::<LONGEST_BYTES>();
+
+/// Why bytes are not an echo message.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CodecError {
+    /// There is not even a version.
+    #[error("the message is empty")]
+    Empty,
+    /// Another version.
+    #[error("the message has version {found}, this process speaks {ECHO_VERSION}")]
+    Version {
+        /// The version found.
+        found: u8,
+    },
+    /// Not what the version says.
+    #[error("the message cannot be decoded: {0}")]
+    Bincode(String),
+    /// More bytes than the message needs.
+    #[error("{0} bytes follow the message")]
+    Trailing(usize),
+    /// A value cannot be encoded.
+    #[error("the message cannot be encoded: {0}")]
+    Encode(String),
+    /// The parts of a ZeroMQ message are not those expected.
+    #[error("the message has {0} parts")]
+    Parts(usize),
+    /// The samples are not a matrix of the shape that goes with them or with the scenario.
+    #[error(
+        "frame {frame} is {sensors} x {subcarriers} with {samples} samples, expected {expected_sensors} x \
+         {expected_subcarriers}"
+    )]
+    Shape {
+        /// The frame.
+        frame: u64,
+        /// Sensors claimed.
+        sensors: u32,
+        /// Subcarriers claimed.
+        subcarriers: u32,
+        /// Samples there.
+        samples: usize,
+        /// Sensors of the scenario.
+        expected_sensors: usize,
+        /// Subcarriers of the scenario.
+        expected_subcarriers: usize,
+    },
+    /// A sample is NaN or infinite.
+    #[error("frame {frame} holds a sample that is not finite")]
+    NotFinite {
+        /// The frame.
+        frame: u64,
+    },
+    /// The frame is another node's.
+    #[error("frame {frame} is for node {found}, this is node {node}")]
+    Node {
+        /// The frame.
+        frame: u64,
+        /// Whose it is.
+        found: u32,
+        /// Who got it.
+        node: u32,
+    },
+}
+
+pub(super) fn encode<T: Serialize>(message: &T) -> Result<Bytes, CodecError> {
+    let mut out = vec![ECHO_VERSION];
+    bincode::serde::encode_into_std_write(message, &mut out, BINCODE)
+        .map_err(|error| CodecError::Encode(error.to_string()))?;
+    Ok(out.into())
+}
+
+pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
+    let (&version, body) = bytes.split_first().ok_or(CodecError::Empty)?;
+    if version != ECHO_VERSION {
+        return Err(CodecError::Version { found: version });
+    }
+    let (message, read) = bincode::serde::decode_from_slice(body, BINCODE)
+        .map_err(|error| CodecError::Bincode(error.to_string()))?;
+    match body.len() - read {
+        0 => Ok(message),
+        left => Err(CodecError::Trailing(left)),
+    }
+}
+
+/// What the sensors of one node receive in one frame.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EchoFrame {
+    /// The frame.
+    pub frame: u64,
+    /// Whose sensors.
+    pub node: u32,
+    /// When the frame was due to leave, nanoseconds since the Unix epoch.
+    pub intended_ns: u64,
+    /// Sensors M.
+    pub sensors: u32,
+    /// Subcarriers L.
+    pub subcarriers: u32,
+    /// M x L samples, sensor by sensor for each subcarrier.
+    pub samples: Vec<Complex64>,
+}
+
+impl EchoFrame {
+    /// A frame of node `node` from its matrix, M x L.
+    pub fn new(frame: u64, node: u32, intended_ns: u64, received: &CMatrix) -> Self {
+        Self {
+            frame,
+            node,
+            intended_ns,
+            sensors: received.nrows() as u32,
+            subcarriers: received.ncols() as u32,
+            samples: received.as_slice().to_vec(),
+        }
+    }
+
+    /// Whether frames of this shape can be sent at all.
+    pub fn fits(sensors: usize, subcarriers: usize) -> bool {
+        // Thirty-two bytes are more than the other fields need.
+        sensors
+            .checked_mul(subcarriers)
+            .and_then(|samples| samples.checked_mul(16))
+            .is_some_and(|b| b + 32 <= LONGEST_BYTES)
+    }
+
+    /// As bytes.
+    pub fn encode(&self) -> Result<Bytes, CodecError> {
+        encode(self)
+    }
+
+    /// From bytes; the samples are not yet checked.
+    pub fn decode(bytes: &[u8]) -> Result<Self, CodecError> {
+        decode(bytes)
+    }
+
+    /// The matrix, checked: of this node, of the scenario's shape, and finite.
+    pub fn into_matrix(self, node: u32, sensors: usize, subcarriers: usize) -> Result<CMatrix, CodecError> {
+        if self.node != node {
+            return Err(CodecError::Node { frame: self.frame, found: self.node, node });
+        }
+        let claimed = (self.sensors as usize, self.subcarriers as usize);
+        if claimed != (sensors, subcarriers) || self.samples.len() != sensors * subcarriers {
+            return Err(CodecError::Shape {
+                frame: self.frame,
+                sensors: self.sensors,
+                subcarriers: self.subcarriers,
+                samples: self.samples.len(),
+                expected_sensors: sensors,
+                expected_subcarriers: subcarriers,
+            });
+        }
+        if !self.samples.iter().all(|sample| sample.is_finite()) {
+            return Err(CodecError::NotFinite { frame: self.frame });
+        }
+        Ok(CMatrix::from_vec(sensors, subcarriers, self.samples))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::messages::{ToNode, ToSource};
+    use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    fn frame() -> EchoFrame {
+        let received = CMatrix::from_fn(3, 4, |m, f| Complex64::new(m as f64, -(f as f64)));
+        EchoFrame::new(7, 2, 123, &received)
+    }
+
+    #[test]
+    fn a_frame_survives() {
+        let bytes = frame().encode().unwrap();
+        let back = EchoFrame::decode(&bytes).unwrap();
+        assert_eq!(back, frame());
+        let matrix = back.into_matrix(2, 3, 4).unwrap();
+        assert_eq!(matrix[(2, 1)], Complex64::new(2.0, -1.0));
+    }
+
+    #[test]
+    fn other_versions_and_loose_ends_are_refused() {
+        let mut bytes = frame().encode().unwrap().to_vec();
+        bytes.push(0);
+        assert_eq!(EchoFrame::decode(&bytes), Err(CodecError::Trailing(1)));
+        bytes[0] = 9;
+        assert_eq!(EchoFrame::decode(&bytes), Err(CodecError::Version { found: 9 }));
+        assert_eq!(EchoFrame::decode(&[]), Err(CodecError::Empty));
+    }
+
+    #[test]
+    fn a_hostile_length_is_refused_before_memory_is_taken() {
+        // A frame whose count of samples claims 2^60.
+        let mut bytes = vec![ECHO_VERSION, 0, 0, 0, 0, 0, 253];
+        bytes.extend((1u64 << 60).to_le_bytes());
+        assert!(matches!(EchoFrame::decode(&bytes), Err(CodecError::Bincode(_))));
+    }
+
+    #[test]
+    fn shape_owner_and_values_are_checked() {
+        assert!(matches!(frame().into_matrix(1, 3, 4), Err(CodecError::Node { found: 2, node: 1, .. })));
+        assert!(matches!(frame().into_matrix(2, 4, 3), Err(CodecError::Shape { .. })));
+        let mut short = frame();
+        short.samples.pop();
+        assert!(matches!(short.into_matrix(2, 3, 4), Err(CodecError::Shape { samples: 11, .. })));
+        let mut broken = frame();
+        broken.samples[5].im = f64::NAN;
+        assert_eq!(broken.into_matrix(2, 3, 4), Err(CodecError::NotFinite { frame: 7 }));
+        assert!(EchoFrame::fits(10, 100) && !EchoFrame::fits(4096, 4096) && !EchoFrame::fits(usize::MAX, 2));
+    }
+
+    proptest! {
+        #[test]
+        fn garbage_never_panics(mut bytes in vec(any::<u8>(), 0..200), versioned in any::<bool>()) {
+            if versioned && !bytes.is_empty() {
+                bytes[0] = ECHO_VERSION;
+            }
+            if let Ok(frame) = EchoFrame::decode(&bytes) {
+                let _ = frame.into_matrix(0, 1, 1);
+            }
+            let _ = decode::<ToNode>(&bytes);
+            let _ = decode::<ToSource>(&bytes);
+        }
+
+        #[test]
+        fn a_damaged_frame_never_panics(at in 0usize..200, value in any::<u8>(), cut in 0usize..200) {
+            let mut bytes = frame().encode().unwrap().to_vec();
+            let at = at % bytes.len();
+            bytes[at] = value;
+            bytes.truncate(bytes.len() - cut % bytes.len());
+            if let Ok(frame) = EchoFrame::decode(&bytes) {
+                let _ = frame.into_matrix(2, 3, 4);
+            }
+        }
+    }
+}
