@@ -5,6 +5,7 @@
 //! [`exit::BAD_CONFIGURATION`] before any port is bound), [`logs::init`], ports bound, [`Started::announce`] on
 //! standard output, work until [`shutdown_signal`], drain, exit 0.
 
+mod endpoints;
 pub mod exit;
 pub mod health;
 pub mod http;
@@ -13,6 +14,7 @@ pub mod metrics;
 mod output;
 mod shutdown;
 
+pub use endpoints::{Endpoints, Serving};
 pub use health::Health;
 pub use metrics::{Counter, Gauge, Histogram, Metrics};
 pub use output::{Started, complain, print_json, print_text};
