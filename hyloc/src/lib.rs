@@ -2,4 +2,5 @@
 
 pub mod cli;
 mod commands;
+pub mod figures;
 pub mod solve;

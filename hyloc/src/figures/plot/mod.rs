@@ -1,0 +1,88 @@
+//! Plots that look like a journal's: framed axes with ticks inside, log scales with powers of ten, error bars, markers
+//! and dashes that survive grey printing, one legend for all panels.
+//!
+//! A plot is drawn once, as SVG; the PNG is that SVG rendered with an embedded font, so that both are the same
+//! picture on every machine, whether or not it has fonts.
+
+mod axis;
+mod draw;
+mod raster;
+
+pub use axis::{Axis, Scale};
+pub use draw::{escaped, to_svg};
+pub use raster::to_png;
+
+use super::statistics::Estimate;
+
+/// One picture.
+#[derive(Debug, Clone)]
+pub struct Plot {
+    /// Prefix of the ids inside the SVG, so that several can live in one page.
+    pub id: String,
+    /// What it shows, for readers who cannot see it.
+    pub description: String,
+    /// Side by side.
+    pub panels: Vec<Panel>,
+}
+
+/// One pair of axes.
+#[derive(Debug, Clone)]
+pub struct Panel {
+    /// Shown above the frame; may be empty.
+    pub heading: String,
+    /// Horizontal.
+    pub x: Axis,
+    /// Vertical.
+    pub y: Axis,
+    /// Curves.
+    pub series: Vec<Series>,
+}
+
+/// One curve.
+#[derive(Debug, Clone)]
+pub struct Series {
+    /// Name in the legend. Curves of one name share an entry.
+    pub name: String,
+    /// How it is drawn.
+    pub style: Style,
+    /// Points; what is not finite, or not positive on a log axis, is left out.
+    pub points: Vec<(f64, Estimate)>,
+}
+
+/// Colour, dash and marker of a curve.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Style {
+    /// Colour, as SVG takes it.
+    pub color: &'static str,
+    /// Dash pattern; empty for a solid line.
+    pub dash: &'static str,
+    /// Marker at every point.
+    pub marker: Marker,
+}
+
+/// Shape at a point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Marker {
+    /// None, for bounds.
+    None,
+    /// A disc.
+    Disc,
+    /// A ring.
+    Ring,
+    /// A filled square.
+    Square,
+    /// An open square.
+    OpenSquare,
+    /// A filled triangle.
+    Triangle,
+    /// An open triangle.
+    OpenTriangle,
+    /// A filled rhombus.
+    Diamond,
+    /// An open rhombus.
+    OpenDiamond,
+    /// A diagonal cross.
+    Cross,
+    /// An upright cross.
+    Plus,
+}
