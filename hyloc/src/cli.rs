@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands;
+use crate::figures::Request;
 use crate::solve;
 
 /// Exit code for input that cannot be used: a bad scenario, an unreadable file (EX_USAGE).
@@ -31,6 +32,43 @@ enum Command {
     /// Solve one kind of problem from a JSON file.
     #[command(subcommand)]
     Solve(SolveCommand),
+    /// Reproduce Section VI of the paper: every figure as plot and data, and a verdict on every claim.
+    ///
+    /// Monte Carlo on all cores; the same seed and trials give the same files on any number of
+    /// threads. Writes NAME.csv, NAME.svg and NAME.png for each figure, and report.md and
+    /// report.html. docs/figures.md tells what is in them. Examples:
+    ///
+    ///   hyloc figures --quick --out /tmp/figures
+    ///   hyloc figures --only angle-power location-power --trials 2000
+    ///   hyloc figures --resume
+    #[command(verbatim_doc_comment)]
+    Figures(FigureArguments),
+}
+
+#[derive(Debug, Args)]
+struct FigureArguments {
+    /// Figures to make, all by default: crb-elements, crb-sensors, crb-coverage, crb-irs-count, angle-power,
+    /// location-power, location-distance, end-to-end-power, imperfections.
+    #[arg(long, value_name = "NAME", num_args = 1..)]
+    only: Vec<String>,
+    /// Trials per point, instead of each figure's own number.
+    #[arg(long, value_name = "N")]
+    trials: Option<u64>,
+    /// Seed of everything random.
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+    /// Where the files go.
+    #[arg(long, value_name = "DIR", default_value = "figures")]
+    out: PathBuf,
+    /// Fewer trials: all shapes within a minute on two cores.
+    #[arg(long)]
+    quick: bool,
+    /// Take over figures that an earlier run with the same seed and trials finished.
+    #[arg(long)]
+    resume: bool,
+    /// Threads; all cores by default.
+    #[arg(long, value_name = "N", hide = true)]
+    threads: Option<usize>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -100,6 +138,13 @@ struct SolveFiles {
     output: Option<PathBuf>,
 }
 
+impl From<FigureArguments> for Request {
+    fn from(arguments: FigureArguments) -> Self {
+        let FigureArguments { only, trials, seed, out, quick, resume, threads } = arguments;
+        Self { only, trials, seed, out, quick, resume, threads }
+    }
+}
+
 /// Runs a command; errors end as one sentence on standard error.
 pub fn run(arguments: Arguments) -> ExitCode {
     match dispatch(arguments.command) {
@@ -119,6 +164,7 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Scenario(ScenarioCommand::Generate { nodes, scenario, overrides }) => {
             commands::scenario::generate(nodes, scenario, overrides)
         }
+        Command::Figures(arguments) => commands::figures::run(arguments.into()),
         Command::Solve(SolveCommand::Crb(files)) => {
             solve::run::<solve::crb::Crb>(&(), &files.input, files.output.as_deref())
         }

@@ -1,5 +1,6 @@
 //! Subcommands that print for people.
 
+pub mod figures;
 pub mod scenario;
 
 /// The one place where an error reaches standard error: the whole chain as one sentence.

@@ -1,0 +1,98 @@
+//! Looking things up in the rows, and saying them.
+
+use crate::figures::catalogue::Figure;
+use crate::figures::rows::Row;
+use crate::figures::statistics::{Estimate, slope};
+
+/// All rows that a report is made from.
+#[derive(Debug, Clone, Default)]
+pub struct Evidence {
+    rows: Vec<Row>,
+}
+
+/// A curve: x and value with interval.
+pub(super) type Curve = Vec<(f64, Estimate)>;
+
+impl Evidence {
+    /// From the rows of every figure there is.
+    pub fn new(rows: Vec<Row>) -> Self {
+        Self { rows }
+    }
+
+    /// Whether a figure is among them.
+    pub fn has(&self, figure: Figure) -> bool {
+        self.rows.iter().any(|row| row.figure == figure)
+    }
+
+    /// A whole curve; none where it was not measured.
+    pub(super) fn curve(&self, figure: Figure, scheme: &str, metric: &str) -> Option<Curve> {
+        let chosen = self
+            .rows
+            .iter()
+            .filter(|row| row.figure == figure && row.scheme == scheme && row.metric == metric);
+        let curve: Curve = chosen.map(|row| (row.x, row.estimate)).collect();
+        (!curve.is_empty()).then_some(curve)
+    }
+
+    /// One point of a curve.
+    pub(super) fn at(&self, figure: Figure, x: f64, scheme: &str, metric: &str) -> Option<Estimate> {
+        self.curve(figure, scheme, metric)?.into_iter().find(|(at, _)| *at == x).map(|(_, estimate)| estimate)
+    }
+
+    /// Exponent of a curve: slope of its logarithm over that of x, for x from `least` on.
+    pub(super) fn exponent(
+        &self,
+        figure: Figure,
+        scheme: &str,
+        metric: &str,
+        least: f64,
+    ) -> Option<Estimate> {
+        let curve = self.curve(figure, scheme, metric)?;
+        let points: Curve =
+            curve.into_iter().filter(|(x, _)| *x >= least).map(|(x, y)| (x.ln(), y.map(f64::ln))).collect();
+        slope(&points)
+    }
+}
+
+/// Largest less smallest value of a curve.
+pub(super) fn spread(curve: &[(f64, Estimate)]) -> f64 {
+    let values = || curve.iter().map(|(_, y)| y.value);
+    values().fold(f64::NEG_INFINITY, f64::max) - values().fold(f64::INFINITY, f64::min)
+}
+
+/// "4.5 dB (4.2 to 4.8)".
+pub(super) fn db(estimate: Estimate) -> String {
+    format!("{:.1} dB ({:.1} to {:.1})", estimate.value, estimate.low, estimate.high)
+}
+
+/// "-1.02 (-1.05 to -0.99)".
+pub(super) fn number(estimate: Estimate) -> String {
+    format!("{:.2} ({:.2} to {:.2})", estimate.value, estimate.low, estimate.high)
+}
+
+/// "3.1 to 6.2 dB" over a curve.
+pub(super) fn range_db(curve: &[(f64, Estimate)]) -> String {
+    let values = || curve.iter().map(|(_, y)| y.value);
+    let (low, high) = (values().fold(f64::INFINITY, f64::min), values().fold(f64::NEG_INFINITY, f64::max));
+    format!("{low:.1} to {high:.1} dB")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::figures::rows::Table;
+
+    #[test]
+    fn exponents_are_read_off_from_where_they_hold() {
+        let mut table = Table::new(Figure::CrbSensors, 1);
+        for m in [2.0f64, 4.0, 8.0, 16.0] {
+            let value = if m < 4.0 { 1e6 } else { m.powi(3) };
+            table.add(m, "a", "b", Estimate { value, low: value * 0.9, high: value * 1.1 });
+        }
+        let evidence = Evidence::new(table.into_rows());
+        let exponent = evidence.exponent(Figure::CrbSensors, "a", "b", 4.0).unwrap();
+        assert!((exponent.value - 3.0).abs() < 1e-9 && exponent.low < 3.0 && exponent.high > 3.0);
+        assert!(evidence.at(Figure::CrbSensors, 5.0, "a", "b").is_none());
+        assert!(evidence.curve(Figure::CrbSensors, "a", "c").is_none());
+    }
+}

@@ -1,0 +1,148 @@
+//! Bounds on the position (Section VI-A), averaged over random targets and channels as in the paper.
+//!
+//! Two variants throughout: `exact`, gains unknown, and `paper`, gains known. The printed formula's slips (no
+//! 2 / sigma^2, N for M, mixed indices) are put right in both.
+
+use std::f64::consts::TAU;
+
+use model::scenario::ring;
+use model::{Gain, Information, Point, Scenario, Scheme, System};
+use rand::RngExt;
+
+use super::{Draw, Study, column};
+use crate::figures::rows::{Row, Table};
+use crate::figures::statistics::Resampler;
+
+/// Elements or sensors per IRS.
+pub const COUNTS: [usize; 8] = [4, 6, 8, 10, 14, 20, 28, 40];
+/// Radii of the area around the first IRS.
+pub const RADII_M: [f64; 9] = [5.0, 10.0, 20.0, 30.0, 50.0, 80.0, 120.0, 200.0, 300.0];
+/// Numbers of IRSs.
+pub const IRS_COUNTS: [usize; 6] = [2, 3, 4, 5, 6, 8];
+
+/// The schemes of Section VI-A by name; the single IRS is a system of its own.
+const SCHEMES: [(&str, Option<Scheme>); 5] = [
+    ("hybrid", Some(Scheme::Hybrid)),
+    ("angle", Some(Scheme::AngleOnly)),
+    ("delay", Some(Scheme::DelayOnly)),
+    ("no-collaboration", Some(Scheme::NoCollaboration)),
+    ("single-irs", None),
+];
+const GAINS: [(&str, Gain); 2] = [("exact", Gain::Unknown), ("paper", Gain::Known)];
+const PARAMETERS: [&str; 3] = ["information-aoa", "information-aod", "information-delay"];
+
+/// Nearest that a target of the coverage study comes to the first IRS.
+const CLOSEST_M: f64 = 1.0;
+
+/// One target: trace of the bound per gain and scheme, and Fisher information per gain and parameter.
+struct Outcome {
+    bound_m2: [[f64; SCHEMES.len()]; GAINS.len()],
+    information: [[f64; PARAMETERS.len()]; GAINS.len()],
+}
+
+pub fn against_elements(study: &Study) -> anyhow::Result<Vec<Row>> {
+    against(study, &COUNTS.map(|n| n as f64), true, |point, draw| {
+        let mut scenario = Scenario::default().with_seed(draw.scenario_seed);
+        scenario.surface.elements = COUNTS[point];
+        let target_m = random_target(&scenario, draw);
+        Ok((scenario, target_m))
+    })
+}
+
+pub fn against_sensors(study: &Study) -> anyhow::Result<Vec<Row>> {
+    against(study, &COUNTS.map(|n| n as f64), true, |point, draw| {
+        let mut scenario = Scenario::default().with_seed(draw.scenario_seed);
+        scenario.surface.sensors = COUNTS[point];
+        let target_m = random_target(&scenario, draw);
+        Ok((scenario, target_m))
+    })
+}
+
+/// Targets uniform over the disc around the first IRS, but for its innermost metre.
+pub fn against_radius(study: &Study) -> anyhow::Result<Vec<Row>> {
+    against(study, &RADII_M, false, |point, draw| {
+        let scenario = Scenario::default().with_seed(draw.scenario_seed);
+        let first = scenario.pose(0);
+        let reach = (CLOSEST_M / RADII_M[point]).powi(2);
+        let distance_m = RADII_M[point] * draw.stream.random_range(reach..1.0).sqrt();
+        let (sin, cos) = draw.stream.random_range(0.0..TAU).sin_cos();
+        Ok((scenario, first.position_m + Point::new(cos, sin) * distance_m))
+    })
+}
+
+pub fn against_irs_count(study: &Study) -> anyhow::Result<Vec<Row>> {
+    against(study, &IRS_COUNTS.map(|k| k as f64), false, |point, draw| {
+        let scenario = ring(&Scenario::default(), IRS_COUNTS[point])?.with_seed(draw.scenario_seed);
+        let target_m = random_target(&scenario, draw);
+        Ok((scenario, target_m))
+    })
+}
+
+fn random_target(scenario: &Scenario, draw: &mut Draw) -> Point {
+    scenario.coverage.at(draw.stream.random(), draw.stream.random())
+}
+
+/// Bounds at every x; `scene` makes the scenario and target of a trial.
+fn against(
+    study: &Study,
+    xs: &[f64],
+    with_information: bool,
+    scene: impl Fn(usize, &mut Draw) -> anyhow::Result<(Scenario, Point)> + Sync,
+) -> anyhow::Result<Vec<Row>> {
+    let mut table = Table::new(study.figure, study.trials);
+    let resampler = Resampler::new(study.trials as usize);
+    for (point, &x) in xs.iter().enumerate() {
+        let outcomes = study.point(point, |mut draw| {
+            let (scenario, target_m) = scene(point, &mut draw)?;
+            Outcome::new(&scenario, target_m)
+        })?;
+        for (g, (gain, _)) in GAINS.iter().enumerate() {
+            let of = |scheme: usize| column(&outcomes, |outcome| outcome.bound_m2[g][scheme]);
+            let hybrid = of(0);
+            for (s, (name, _)) in SCHEMES.iter().enumerate() {
+                let bounds = of(s);
+                table.add(x, name, &format!("crb_{gain}_m2"), resampler.mean(&bounds));
+                table.add(x, name, &format!("crb_{gain}_median_m2"), resampler.median(&bounds));
+                if s > 0 {
+                    let over = resampler.ratio_db(&bounds, &hybrid);
+                    table.add(x, name, &format!("over_hybrid_{gain}_db"), over);
+                    let over = resampler.median_ratio_db(&bounds, &hybrid);
+                    table.add(x, name, &format!("over_hybrid_{gain}_median_db"), over);
+                }
+            }
+            for (p, name) in PARAMETERS.iter().enumerate().filter(|_| with_information) {
+                let information = column(&outcomes, |outcome| outcome.information[g][p]);
+                table.add(x, name, &format!("fisher_{gain}"), resampler.mean(&information));
+            }
+        }
+    }
+    Ok(table.into_rows())
+}
+
+impl Outcome {
+    fn new(scenario: &Scenario, target_m: Point) -> anyhow::Result<Self> {
+        let system = System::new(scenario)?;
+        let single = System::new(&scenario.clone().single_irs())?;
+        let mut outcome = Self { bound_m2: Default::default(), information: Default::default() };
+        for (g, &(_, gain)) in GAINS.iter().enumerate() {
+            let several = Information::new(&system, target_m, gain);
+            let alone = Information::new(&single, target_m, gain);
+            for (s, &(_, scheme)) in SCHEMES.iter().enumerate() {
+                let bound = match scheme {
+                    Some(scheme) => several.position_crb_m2(scheme),
+                    None => alone.position_crb_m2(Scheme::Hybrid),
+                };
+                // Unobservable: no bound.
+                outcome.bound_m2[g][s] = bound.map_or(f64::INFINITY, |bound| bound.trace());
+            }
+            outcome.information[g] = mean_information(&several);
+        }
+        Ok(outcome)
+    }
+}
+
+/// Information on AOA, AOD and delay, mean over the paths.
+fn mean_information(information: &Information) -> [f64; PARAMETERS.len()] {
+    let present: Vec<_> = information.paths.iter().flatten().flatten().collect();
+    std::array::from_fn(|i| present.iter().map(|f| f[(i, i)]).sum::<f64>() / present.len() as f64)
+}

@@ -1,0 +1,131 @@
+//! Position from delays and angles whose errors are drawn from their bounds (Section VI-C), as the paper does.
+//!
+//! Errors are independent, with the variance that the exact bound gives to each delay jointly with the angles and
+//! to each angle. Three bounds beside: `exact` and `paper` are those of the echoes; `same-data` is that of the
+//! measurements as they are drawn, which an estimator that sees only them cannot beat.
+
+use estimation::location::{Bearing, CascadeDelay, Measurements, Scheme as Locator, estimate_by_scheme};
+use model::geometry::{cascade_delay_gradient_s_m, cascade_delay_s};
+use model::scenario::IrsPlacement;
+use model::{Gain, Information, Point, Scenario, Scheme, System};
+use nalgebra::Matrix2;
+use rand::RngExt;
+use rand_distr::StandardNormal;
+
+use super::{Draw, Study, column};
+use crate::figures::rows::{Row, Table};
+use crate::figures::statistics::Resampler;
+
+/// Transmit powers.
+pub const POWERS_DBM: [f64; 9] = [30.0, 35.0, 40.0, 45.0, 50.0, 55.0, 60.0, 65.0, 70.0];
+/// Abscissa d of the first two IRSs.
+pub const DISTANCES_M: [f64; 9] = [2.0, 5.0, 10.0, 15.0, 20.0, 25.0, 30.0, 35.0, 40.0];
+
+/// What each step of the paper's chain gains over the one before it: (scheme, its predecessor).
+const STEPS: [(Locator, Locator); 5] = [
+    (Locator::WeightedLeastSquares, Locator::LeastSquares),
+    (Locator::PaperTwoStage, Locator::WeightedLeastSquares),
+    (Locator::TwoStage, Locator::WeightedLeastSquares),
+    (Locator::PaperThreeStage, Locator::PaperTwoStage),
+    (Locator::ThreeStage, Locator::TwoStage),
+];
+
+/// One target: squared error per scheme and the three bounds.
+struct Outcome {
+    squared_m2: [f64; Locator::ALL.len()],
+    exact_m2: f64,
+    paper_m2: f64,
+    same_data_m2: f64,
+}
+
+pub fn against_power(study: &Study) -> anyhow::Result<Vec<Row>> {
+    against(study, &POWERS_DBM, |power_dbm| Scenario::default().with_power_dbm(power_dbm))
+}
+
+pub fn against_distance(study: &Study) -> anyhow::Result<Vec<Row>> {
+    against(study, &DISTANCES_M, |d| {
+        let irs = [[d, 50.0], [d, -50.0], [50.0, 0.0]].map(IrsPlacement::at).to_vec();
+        Scenario { irs, ..Scenario::default() }
+    })
+}
+
+fn against(study: &Study, xs: &[f64], scenario: impl Fn(f64) -> Scenario) -> anyhow::Result<Vec<Row>> {
+    let mut table = Table::new(study.figure, study.trials);
+    let resampler = Resampler::new(study.trials as usize);
+    for (point, &x) in xs.iter().enumerate() {
+        let base = scenario(x);
+        let outcomes = study
+            .point(point, |mut draw| Outcome::new(&base.clone().with_seed(draw.scenario_seed), &mut draw))?;
+        let exact = column(&outcomes, |o| o.exact_m2);
+        let same_data = column(&outcomes, |o| o.same_data_m2);
+        table.add(x, "exact-bound", "crb_m2", resampler.mean(&exact));
+        table.add(x, "paper-bound", "crb_m2", resampler.mean(&column(&outcomes, |o| o.paper_m2)));
+        table.add(x, "same-data-bound", "crb_m2", resampler.mean(&same_data));
+        let squared = |scheme: Locator| {
+            let index = Locator::ALL.iter().position(|s| *s == scheme).unwrap_or(0);
+            column(&outcomes, |o| o.squared_m2[index])
+        };
+        for scheme in Locator::ALL {
+            let errors = squared(scheme);
+            table.add(x, scheme.name(), "mse_m2", resampler.mean(&errors));
+            table.add(x, scheme.name(), "gap_exact_db", resampler.ratio_db(&errors, &exact));
+            table.add(x, scheme.name(), "gap_same_data_db", resampler.ratio_db(&errors, &same_data));
+        }
+        for (scheme, before) in STEPS {
+            let gain = resampler.ratio_db(&squared(before), &squared(scheme));
+            table.add(x, scheme.name(), &format!("gain_over_{}_db", before.name()), gain);
+        }
+    }
+    Ok(table.into_rows())
+}
+
+impl Outcome {
+    fn new(scenario: &Scenario, draw: &mut Draw) -> anyhow::Result<Self> {
+        let system = System::new(scenario)?;
+        let target_m = scenario.coverage.at(draw.stream.random(), draw.stream.random());
+        let exact = Information::new(&system, target_m, Gain::Unknown);
+        let paper = Information::new(&system, target_m, Gain::Known);
+        let (measurements, same_data) = drawn_measurements(&system, target_m, &exact, draw)?;
+        // Where a scheme has no finite answer, the centre of the area is as good as any.
+        let position =
+            |scheme| estimate_by_scheme(scheme, &measurements).unwrap_or(scenario.coverage.centre());
+        Ok(Self {
+            squared_m2: Locator::ALL.map(|scheme| (position(scheme) - target_m).norm_squared()),
+            exact_m2: exact.position_crb_m2(Scheme::Hybrid)?.trace(),
+            paper_m2: paper.position_crb_m2(Scheme::Hybrid)?.trace(),
+            same_data_m2: same_data.try_inverse().map_or(f64::INFINITY, |bound| bound.trace()),
+        })
+    }
+}
+
+/// Measurements with Gaussian errors of the bound's variance, and the information that they carry.
+fn drawn_measurements(
+    system: &System,
+    target_m: Point,
+    bounds: &Information,
+    draw: &mut Draw,
+) -> anyhow::Result<(Measurements, Matrix2<f64>)> {
+    let mut information = Matrix2::zeros();
+    let mut noise = |variance: f64| variance.sqrt() * draw.stream.sample::<f64, _>(StandardNormal);
+    let mut delays = Vec::new();
+    for (l, row) in bounds.delay_crb_s2()?.into_iter().enumerate() {
+        for (k, variance_s2) in row.into_iter().enumerate() {
+            let (sensor, reflector) = (&system.irs[l].pose, &system.irs[k].pose);
+            delays.push(variance_s2.map(|variance_s2| {
+                let gradient = cascade_delay_gradient_s_m(sensor, reflector, target_m);
+                information += gradient * gradient.transpose() / variance_s2;
+                let delay_s = cascade_delay_s(sensor, reflector, target_m) + noise(variance_s2);
+                CascadeDelay { delay_s, variance_s2 }
+            }));
+        }
+    }
+    let mut bearings = Vec::new();
+    for (irs, variance_rad2) in system.irs.iter().zip(bounds.angle_crb_rad2()?) {
+        let gradient = irs.pose.bearing_gradient_rad_m(target_m);
+        information += gradient * gradient.transpose() / variance_rad2;
+        let bearing_rad = irs.pose.bearing_rad(target_m) + noise(variance_rad2);
+        bearings.push(Some(Bearing { bearing_rad, variance_rad2 }));
+    }
+    let positions = system.irs.iter().map(|irs| irs.pose.position_m).collect();
+    Ok((Measurements::new(positions, delays, bearings)?, information))
+}
