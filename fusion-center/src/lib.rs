@@ -8,6 +8,7 @@
 
 pub mod assembler;
 pub mod config;
+pub mod dashboard;
 pub mod engine;
 pub mod fix;
 pub mod ledger;

@@ -6,10 +6,10 @@
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use model::System;
-use tokio::sync::{broadcast, mpsc};
+use tokio::sync::{broadcast, mpsc, watch};
 
 use crate::fix::FixRecord;
 use crate::statistics::Statistics;
@@ -27,7 +27,7 @@ pub struct Publisher {
     queue: mpsc::Sender<FixRecord>,
     watchers: broadcast::WeakSender<Arc<FixRecord>>,
     statistics: Arc<Mutex<Statistics>>,
-    latest: Arc<Mutex<Option<Arc<FixRecord>>>>,
+    latest: Weak<watch::Sender<Option<Arc<str>>>>,
 }
 
 /// The publisher's thread.
@@ -55,12 +55,12 @@ impl Publisher {
         let (queue, mut incoming) = mpsc::channel::<FixRecord>(QUEUE);
         let (watchers, _) = broadcast::channel(WATCHER_BACKLOG);
         let statistics: Arc<Mutex<Statistics>> = Arc::default();
-        let latest: Arc<Mutex<Option<Arc<FixRecord>>>> = Arc::default();
+        let latest = Arc::new(watch::Sender::new(None));
         let publisher = Self {
             queue,
             watchers: watchers.downgrade(),
             statistics: statistics.clone(),
-            latest: latest.clone(),
+            latest: Arc::downgrade(&latest),
         };
         let thread = std::thread::Builder::new().name("publisher".into()).spawn(move || {
             while let Some(mut record) = incoming.blocking_recv() {
@@ -74,10 +74,11 @@ impl Publisher {
                         log.flush()?;
                     }
                 }
-                let record = Arc::new(record);
-                *latest.lock().unwrap_or_else(PoisonError::into_inner) = Some(record.clone());
+                if latest.receiver_count() > 0 {
+                    latest.send_replace(Some(serde_json::to_string(&record)?.into()));
+                }
                 // No watcher is no error.
-                let _ = watchers.send(record);
+                let _ = watchers.send(Arc::new(record));
             }
             match &mut log {
                 Some(log) => log.flush(),
@@ -116,7 +117,7 @@ impl Publisher {
 pub struct Viewer {
     watchers: broadcast::WeakSender<Arc<FixRecord>>,
     statistics: Arc<Mutex<Statistics>>,
-    latest: Arc<Mutex<Option<Arc<FixRecord>>>>,
+    latest: Weak<watch::Sender<Option<Arc<str>>>>,
 }
 
 impl Viewer {
@@ -130,8 +131,8 @@ impl Viewer {
         self.statistics.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The last fix.
-    pub fn latest(&self) -> Option<Arc<FixRecord>> {
-        self.latest.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// The latest fix as JSON, from now on; none once the publisher has stopped.
+    pub fn live(&self) -> Option<watch::Receiver<Option<Arc<str>>>> {
+        Some(self.latest.upgrade()?.subscribe())
     }
 }

@@ -5,8 +5,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
-use axum::routing::get;
 use estimation::fusion::{Fuser, FusionSettings};
 use model::System;
 use proto::scenario::SharedScenario;
@@ -20,6 +18,7 @@ use tokio_stream::wrappers::TcpListenerStream;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{Config, Flags, RawConfig};
+use crate::dashboard::{Dashboard, Site};
 use crate::engine::{Engine, now_ns};
 use crate::office::{Counts, NodeView, Office};
 use crate::publish::{Publisher, Viewer};
@@ -99,7 +98,8 @@ pub struct Summary {
 }
 
 impl Summary {
-    fn new(viewer: &Viewer, office: &Office) -> Self {
+    /// As things stand.
+    pub fn new(viewer: &Viewer, office: &Office) -> Self {
         let ledger = office.nodes();
         Self {
             role: "fusion-center",
@@ -206,7 +206,9 @@ pub async fn run(
         ..Started::new("fusion-center")
     };
     let drained = CancellationToken::new();
-    let servers = serve(listeners, service, &metrics, &health, &viewer, &office, &drained).await?;
+    let site = Site::new(&scenario.scenario, &system, scenario.short_hash());
+    let dashboard = Dashboard::new(viewer.clone(), office.clone(), site);
+    let servers = serve(listeners, service, &metrics, &health, dashboard, &drained).await?;
     tracing::info!(irs = count, scenario = scenario.short_hash(), ?addresses, "ready");
     addresses.announce();
     health.ready();
@@ -232,8 +234,7 @@ async fn serve(
     service: FusionService,
     metrics: &Metrics,
     health: &Health,
-    viewer: &Viewer,
-    office: &Office,
+    dashboard: Dashboard,
     drained: &CancellationToken,
 ) -> Result<impl Future<Output = ()> + use<>, RunError> {
     let limit = 2 * proto::convert::max_report_bytes(&service.system);
@@ -256,14 +257,7 @@ async fn serve(
             TcpListenerStream::new(listeners.grpc),
             drained.clone().cancelled_owned(),
         );
-    let summary = {
-        let (viewer, office) = (viewer.clone(), office.clone());
-        move || {
-            let summary = Summary::new(&viewer, &office);
-            async move { Json(summary) }
-        }
-    };
-    let router = http::routes(metrics.clone(), health.clone()).route("/api/summary", get(summary));
+    let router = http::routes(metrics.clone(), health.clone()).merge(dashboard.routes());
     let http = http::serve(listeners.http, router, drained.clone());
     let (grpc, http) = (tokio::spawn(grpc), tokio::spawn(http));
     Ok(async move {

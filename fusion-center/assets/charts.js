@@ -1,0 +1,61 @@
+// Charts over time: error against the bound, latency stacked by stage.
+
+import { element } from "./map.js";
+
+export const STAGES = ["emit", "filter", "wire", "assemble", "angles", "locate"];
+const WIDTH = 600, HEIGHT = 170, LEFT = 46, BOTTOM = 18, TOP = 6;
+
+function frame(svg) {
+  svg.replaceChildren();
+  svg.setAttribute("viewBox", `0 0 ${WIDTH} ${HEIGHT}`);
+  svg.setAttribute("preserveAspectRatio", "none");
+}
+
+function rule(svg, y, text) {
+  element("path", { class: "grid", d: `M${LEFT} ${y}H${WIDTH}` }, svg);
+  element("text", { x: 2, y: y + 4 }, svg).textContent = text;
+}
+
+const across = (i, count) => LEFT + ((WIDTH - LEFT) * i) / Math.max(count - 1, 1);
+
+export function quantile(values, share) {
+  if (!values.length) return NaN;
+  const sorted = [...values].sort((a, b) => a - b);
+  return sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))];
+}
+
+// Rows of {error, bound} in metres, on a log scale.
+export function drawError(svg, rows) {
+  frame(svg);
+  const values = rows.flatMap((row) => [row.error, row.bound]).filter((v) => v > 0);
+  if (!values.length) return;
+  const low = Math.floor(Math.log10(Math.min(...values))), high = Math.max(Math.ceil(Math.log10(Math.max(...values))), low + 1);
+  const y = (v) => TOP + ((HEIGHT - BOTTOM - TOP) * (high - Math.log10(v))) / (high - low);
+  for (let power = low; power <= high; power++) {
+    rule(svg, y(10 ** power), power >= 0 ? `${10 ** power} m` : power >= -2 ? `${10 ** (power + 2)} cm` : `${10 ** (power + 3)} mm`);
+  }
+  for (const name of ["error", "bound"]) {
+    const points = rows.map((row, i) => [across(i, rows.length), row[name]]).filter(([, v]) => v > 0);
+    const path = points.map(([x, v], i) => `${i ? "L" : "M"}${x.toFixed(1)} ${y(v).toFixed(1)}`).join("");
+    element("path", { class: `line line-${name}`, d: path }, svg);
+  }
+}
+
+// Rows of milliseconds by stage, stacked.
+export function drawLatency(svg, rows) {
+  frame(svg);
+  if (rows.length < 2) return;
+  const totals = rows.map((row) => row.reduce((sum, v) => sum + v, 0));
+  const top = Math.max(1.1 * quantile(totals, 0.99), 1e-3);
+  const y = (v) => TOP + (HEIGHT - BOTTOM - TOP) * (1 - Math.min(v / top, 1));
+  for (const share of [0, 0.5, 1]) rule(svg, y(share * top), `${(share * top).toFixed(top < 10 ? 1 : 0)} ms`);
+  let below = rows.map(() => 0);
+  STAGES.forEach((name, stage) => {
+    const above = below.map((v, i) => v + rows[i][stage]);
+    const point = (i, v) => `${across(i, rows.length).toFixed(1)} ${y(v).toFixed(1)}`;
+    const there = above.map((v, i) => `${i ? "L" : "M"}${point(i, v)}`).join("");
+    const back = below.map((v, i) => [i, v]).reverse().map(([i, v]) => `L${point(i, v)}`).join("");
+    element("path", { class: `s${stage}`, d: `${there}${back}Z` }, svg);
+    below = above;
+  });
+}

@@ -1,0 +1,236 @@
+// The map: site, bearings, delay ellipses, fix, bound, truth, trail. Metres, y upwards.
+
+const NS = "http://www.w3.org/2000/svg";
+const LIGHT_M_S = 299792458;
+const CHI2_95 = 5.991;
+const TRAIL = 60;
+
+export function element(name, attributes, parent) {
+  const made = document.createElementNS(NS, name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  if (parent) parent.append(made);
+  return made;
+}
+
+// Half axes and turn of the 95 % ellipse of a covariance [xx, xy, yy].
+export function ellipseOf([xx, xy, yy]) {
+  const mean = (xx + yy) / 2, half = Math.hypot((xx - yy) / 2, xy);
+  const turn = 0.5 * Math.atan2(2 * xy, xx - yy);
+  const axis = (value) => Math.sqrt(CHI2_95 * Math.max(value, 0));
+  return { rx: axis(mean + half), ry: axis(mean - half), turn: (turn * 180) / Math.PI };
+}
+
+function drawEllipse(parent, id, kind, [x, y], covariance) {
+  const { rx, ry, turn } = ellipseOf(covariance);
+  return element("ellipse", { id, class: kind, cx: x, cy: y, rx, ry, transform: `rotate(${turn} ${x} ${y})` }, parent);
+}
+
+function drawCross(parent, [x, y], size) {
+  const path = `M${x - size} ${y}h${2 * size}M${x} ${y - size}v${2 * size}`;
+  element("path", { class: "truth", d: path }, parent);
+}
+
+export class SiteMap {
+  constructor(svg, closeUp, hover) {
+    this.svg = svg;
+    this.closeUp = closeUp;
+    this.hover = hover;
+    this.trail = [];
+    this.chosen = null;
+    this.closeSpan = 1;
+    this.listen();
+  }
+
+  setSite(site) {
+    this.site = site;
+    this.fit();
+  }
+
+  fit() {
+    const points = [this.site.base_station_m, ...this.site.coverage_m, ...this.site.irs.map((irs) => irs.position_m)];
+    const range = (axis) => [Math.min(...points.map((p) => p[axis])), Math.max(...points.map((p) => p[axis]))];
+    const [x0, x1] = range(0), [y0, y1] = range(1);
+    const span = 1.12 * Math.max(x1 - x0, y1 - y0, 1);
+    this.view = { x: (x0 + x1) / 2, y: (y0 + y1) / 2, span };
+    this.redraw();
+  }
+
+  listen() {
+    const metres = (pixels) => (pixels / this.svg.clientWidth) * this.view.span;
+    let from = null;
+    this.svg.addEventListener("pointerdown", (event) => {
+      from = event;
+      this.svg.setPointerCapture(event.pointerId);
+    });
+    this.svg.addEventListener("pointerup", () => (from = null));
+    this.svg.addEventListener("pointermove", (event) => {
+      if (!this.view) return;
+      if (from) {
+        this.view.x -= metres(event.clientX - from.clientX);
+        this.view.y += metres(event.clientY - from.clientY);
+        from = event;
+        this.redraw();
+      }
+      const box = this.svg.getBoundingClientRect();
+      const x = this.view.x + metres(event.clientX - box.left) - this.view.span / 2;
+      const y = this.view.y + this.view.span / 2 - metres(event.clientY - box.top);
+      this.hover.textContent = `(${x.toFixed(2)}, ${y.toFixed(2)}) m${this.describe(x, y)}`;
+    });
+    this.svg.addEventListener("wheel", (event) => {
+      event.preventDefault();
+      this.zoom(event.deltaY > 0 ? 1.2 : 1 / 1.2);
+    }, { passive: false });
+    this.svg.addEventListener("keydown", (event) => {
+      const step = this.view.span / 10;
+      const moves = { ArrowLeft: [-step, 0], ArrowRight: [step, 0], ArrowUp: [0, step], ArrowDown: [0, -step] };
+      if (moves[event.key]) {
+        this.view.x += moves[event.key][0];
+        this.view.y += moves[event.key][1];
+        this.redraw();
+      } else if (event.key === "+") this.zoom(1 / 1.2);
+      else if (event.key === "-") this.zoom(1.2);
+      else if (event.key === "0") this.fit();
+      else return;
+      event.preventDefault();
+    });
+  }
+
+  zoom(factor) {
+    this.view.span = Math.min(Math.max(this.view.span * factor, 0.2), 1e5);
+    this.redraw();
+  }
+
+  // What is near a place, in words.
+  describe(x, y) {
+    const near = (p) => Math.hypot(p[0] - x, p[1] - y) < this.view.span / 40;
+    const k = this.site.irs.findIndex((irs) => near(irs.position_m));
+    if (k >= 0) {
+      const bearing = this.fix?.bearing_rad[k];
+      return ` · IRS ${k}` + (bearing == null ? "" : `, bearing ${((bearing * 180) / Math.PI).toFixed(2)}°`);
+    }
+    if (near(this.site.base_station_m)) return " · base station";
+    if (this.fix?.position_m && near(this.fix.position_m)) {
+      const { rx, ry } = ellipseOf(this.fix.covariance_m2);
+      return ` · fix of frame ${this.fix.frame}, 95 % within ${(100 * rx).toFixed(1)} x ${(100 * ry).toFixed(1)} cm`;
+    }
+    return "";
+  }
+
+  show(fix) {
+    this.fix = fix;
+    if (fix.position_m) {
+      this.trail.push(fix.position_m);
+      if (this.trail.length > TRAIL) this.trail.shift();
+    }
+    this.redraw();
+  }
+
+  choose(node) {
+    this.chosen = node;
+    this.redraw();
+  }
+
+  redraw() {
+    if (!this.site) return;
+    const { x, y, span } = this.view;
+    this.svg.replaceChildren();
+    this.svg.setAttribute("viewBox", `${x - span / 2} ${-y - span / 2} ${span} ${span}`);
+    const up = element("g", { transform: "scale(1 -1)" }, this.svg);
+    this.drawSite(up, span);
+    if (this.fix) {
+      this.drawPaths(up);
+      this.drawTrail(up);
+      this.drawFix(up, "", span / 120);
+    }
+    this.drawLabels(span);
+    this.drawCloseUp();
+  }
+
+  drawSite(up, span) {
+    const [[x0, y0], [x1, y1]] = this.site.coverage_m;
+    element("rect", { class: "area", x: x0, y: y0, width: x1 - x0, height: y1 - y0 }, up);
+    const [bx, by] = this.site.base_station_m, size = span / 60;
+    element("rect", { class: "station", x: bx - size / 2, y: by - size / 2, width: size, height: size }, up);
+    this.site.irs.forEach((irs, k) => {
+      const [px, py] = irs.position_m, reach = 0.35 * span;
+      const at = (angle) => `${px + reach * Math.cos(angle)} ${py + reach * Math.sin(angle)}`;
+      const from = irs.broadside_rad - irs.half_sector_rad, to = irs.broadside_rad + irs.half_sector_rad;
+      element("path", { class: "sector", d: `M${px} ${py}L${at(from)}A${reach} ${reach} 0 0 1 ${at(to)}Z` }, up);
+      const gone = this.fix && !this.fix.nodes.includes(k);
+      element("circle", { class: gone ? "irs missing" : "irs", cx: px, cy: py, r: size / 2 }, up);
+      const nose = 1.6 * size, b = irs.broadside_rad;
+      element("path", { class: "ray", d: `M${px} ${py}l${nose * Math.cos(b)} ${nose * Math.sin(b)}` }, up);
+    });
+  }
+
+  drawPaths(up) {
+    const { irs } = this.site, fix = this.fix;
+    const shown = (l, k) => (this.chosen == null ? l === k : l === this.chosen || k === this.chosen);
+    irs.forEach(({ position_m: [px, py] }, k) => {
+      const bearing = fix.bearing_rad[k];
+      if (bearing == null || (this.chosen != null && k !== this.chosen)) return;
+      const reach = 2 * this.view.span;
+      element("path", { class: "ray", d: `M${px} ${py}l${reach * Math.cos(bearing)} ${reach * Math.sin(bearing)}` }, up);
+    });
+    for (let l = 0; l < irs.length; l++) {
+      for (let k = 0; k <= l; k++) {
+        const delay = fix.delay_s[l][k] ?? fix.delay_s[k][l];
+        if (delay == null || !shown(l, k)) continue;
+        const [ax, ay] = irs[l].position_m, [bx, by] = irs[k].position_m;
+        const sum = LIGHT_M_S * delay, apart = Math.hypot(ax - bx, ay - by);
+        if (sum <= apart) continue;
+        const cx = (ax + bx) / 2, cy = (ay + by) / 2, turn = (Math.atan2(by - ay, bx - ax) * 180) / Math.PI;
+        const rx = sum / 2, ry = Math.sqrt(sum * sum - apart * apart) / 2;
+        element("ellipse", { class: "delay", cx, cy, rx, ry, transform: `rotate(${turn} ${cx} ${cy})` }, up);
+      }
+    }
+  }
+
+  drawTrail(up) {
+    for (let i = 1; i < this.trail.length; i++) {
+      const [a, b] = [this.trail[i - 1], this.trail[i]];
+      const d = `M${a[0]} ${a[1]}L${b[0]} ${b[1]}`;
+      element("path", { class: "trail", d, "stroke-opacity": (0.6 * i) / this.trail.length }, up);
+    }
+  }
+
+  drawFix(up, suffix, size) {
+    const { position_m, covariance_m2, truth } = this.fix;
+    if (truth?.bound_m2) drawEllipse(up, `bound${suffix}`, "bound", truth.position_m, truth.bound_m2);
+    if (truth) drawCross(up, truth.position_m, size);
+    if (!position_m) return;
+    drawEllipse(up, `fix${suffix}`, "fix", position_m, covariance_m2);
+    element("circle", { class: "fix", cx: position_m[0], cy: position_m[1], r: size / 4 }, up);
+  }
+
+  drawLabels(span) {
+    const scale = span / this.svg.clientWidth || 1;
+    const label = ([x, y], text) => {
+      const place = `translate(${x + 8 * scale} ${-y - 6 * scale}) scale(${scale})`;
+      element("text", { transform: place }, this.svg).textContent = text;
+    };
+    this.site.irs.forEach((irs, k) => label(irs.position_m, `IRS ${k}`));
+    label(this.site.base_station_m, "BS");
+  }
+
+  drawCloseUp() {
+    const svg = this.closeUp;
+    svg.replaceChildren();
+    if (!this.fix?.position_m) return;
+    const centre = this.fix.truth?.position_m ?? this.fix.position_m;
+    const error = Math.hypot(this.fix.position_m[0] - centre[0], this.fix.position_m[1] - centre[1]);
+    const needed = 2.6 * Math.max(ellipseOf(this.fix.covariance_m2).rx, error);
+    // A scale that stays unless it must change, so that sizes can be compared by eye.
+    if (needed > this.closeSpan || needed < this.closeSpan / 6) this.closeSpan = 1.5 * needed;
+    const span = this.closeSpan, [x, y] = centre;
+    svg.setAttribute("viewBox", `${x - span / 2} ${-y - span / 2} ${span} ${span}`);
+    const up = element("g", { transform: "scale(1 -1)" }, svg);
+    this.drawTrail(up);
+    this.drawFix(up, "-close", span / 30);
+    const unit = 10 ** Math.floor(Math.log10(span / 2)), scale = span / svg.clientWidth || 1;
+    const left = x - span / 2 + 8 * scale, low = -y + span / 2 - 8 * scale;
+    element("path", { class: "truth", d: `M${left} ${low}h${unit}` }, svg);
+    const text = unit >= 1 ? `${unit} m` : `${Math.round(100 * unit)} cm`;
+    element("text", { transform: `translate(${left} ${low - 5 * scale}) scale(${scale})` }, svg).textContent = text;
+  }
+}

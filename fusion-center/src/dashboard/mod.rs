@@ -1,0 +1,126 @@
+//! One page to look at, and the API behind it.
+//!
+//! The page is part of the executable, fetches nothing from elsewhere and uses nothing but the API, which
+//! describes itself at `/api`. Live data goes out as server-sent events: every viewer has one place for the
+//! latest fix, so that one that does not read holds up nobody and costs no memory.
+
+mod live;
+mod pages;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use axum::extract::State;
+use axum::http::{HeaderValue, header};
+use axum::middleware::map_response;
+use axum::response::Response;
+use axum::routing::get;
+use axum::{Json, Router};
+use model::{Scenario, System};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::office::Office;
+use crate::publish::Viewer;
+use crate::run::Summary;
+
+/// Nothing inline, nothing from elsewhere.
+const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
+                                       img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// What the page shows.
+#[derive(Clone)]
+pub struct Dashboard {
+    /// Fixes and statistics.
+    pub viewer: Viewer,
+    /// Nodes and ledger.
+    pub office: Office,
+    /// The lie of the land.
+    pub site: Arc<Site>,
+    viewers: Arc<AtomicUsize>,
+}
+
+impl Dashboard {
+    /// Of this site.
+    pub fn new(viewer: Viewer, office: Office, site: Site) -> Self {
+        Self { viewer, office, site: Arc::new(site), viewers: Arc::default() }
+    }
+
+    /// The page and its API.
+    pub fn routes(self) -> Router {
+        Router::new()
+            .route("/", get(pages::index))
+            .route("/assets/{name}", get(pages::asset))
+            .route("/api", get(describe))
+            .route("/api/site", get(site))
+            .route("/api/summary", get(summary))
+            .route("/api/live", get(live::stream))
+            .with_state(self)
+            .layer(map_response(guard))
+    }
+}
+
+/// Where everything stands.
+#[derive(Debug, Clone, Serialize)]
+pub struct Site {
+    base_station_m: [f64; 2],
+    coverage_m: [[f64; 2]; 2],
+    irs: Vec<SiteIrs>,
+    power_dbm: f64,
+    scenario: String,
+}
+
+#[derive(Debug, Clone, Serialize)]
+struct SiteIrs {
+    position_m: [f64; 2],
+    broadside_rad: f64,
+    half_sector_rad: f64,
+}
+
+impl Site {
+    /// Of a scenario, known by the short form of its hash.
+    pub fn new(scenario: &Scenario, system: &System, hash: String) -> Self {
+        let half_sector_rad = system.sensor_array().unambiguous_half_sector_rad();
+        let irs = system.irs.iter().map(|irs| SiteIrs {
+            position_m: irs.pose.position_m.into(),
+            broadside_rad: irs.pose.broadside_rad,
+            half_sector_rad,
+        });
+        Self {
+            base_station_m: scenario.base_station.position_m,
+            coverage_m: [system.coverage.min_m, system.coverage.max_m],
+            irs: irs.collect(),
+            power_dbm: scenario.base_station.power_dbm,
+            scenario: hash,
+        }
+    }
+}
+
+async fn describe() -> Json<Value> {
+    Json(json!({
+        "GET /api": "this description",
+        "GET /api/site": "base station, coverage area and IRSs: positions in metres, angles in radians",
+        "GET /api/summary": "fixes so far, error against the exact bound, latency per stage, ledger of every node",
+        "GET /api/live": "server-sent events: 'fix' holds the latest fix, at most twenty a second; 'status' holds \
+                          nodes, counts and the server's time, twice a second",
+        "GET /metrics": "Prometheus text format",
+        "GET /health": "200 when ready, else 503 with the reason",
+    }))
+}
+
+async fn site(State(dashboard): State<Dashboard>) -> Json<Site> {
+    Json(dashboard.site.as_ref().clone())
+}
+
+async fn summary(State(dashboard): State<Dashboard>) -> Json<Summary> {
+    Json(Summary::new(&dashboard.viewer, &dashboard.office))
+}
+
+async fn guard(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(CONTENT_SECURITY_POLICY));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}

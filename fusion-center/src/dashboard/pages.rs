@@ -1,0 +1,27 @@
+//! The files of the page, embedded.
+
+use axum::extract::Path;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+
+const ASSETS: [(&str, &str, &str); 5] = [
+    ("style.css", "text/css; charset=utf-8", include_str!("../../assets/style.css")),
+    ("app.js", "text/javascript; charset=utf-8", include_str!("../../assets/app.js")),
+    ("map.js", "text/javascript; charset=utf-8", include_str!("../../assets/map.js")),
+    ("charts.js", "text/javascript; charset=utf-8", include_str!("../../assets/charts.js")),
+    ("icon.svg", "image/svg+xml", include_str!("../../assets/icon.svg")),
+];
+
+/// The page.
+pub async fn index() -> Response {
+    let page = include_str!("../../assets/index.html");
+    ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], page).into_response()
+}
+
+/// One of its files.
+pub async fn asset(Path(name): Path<String>) -> Response {
+    match ASSETS.iter().find(|(known, _, _)| *known == name) {
+        Some((_, kind, text)) => ([(header::CONTENT_TYPE, *kind)], *text).into_response(),
+        None => StatusCode::NOT_FOUND.into_response(),
+    }
+}
