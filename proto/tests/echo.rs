@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use model::CMatrix;
 use num_complex::Complex64;
+use proto::convert::FrameId;
 use proto::echo::{
     Delivery, EchoFrame, EchoLedger, EchoPublisher, EchoSubscriber, Link, Offer, Subscription, Timings,
 };
@@ -14,6 +15,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use zeromq::{DealerSocket, Socket, SocketRecv, SocketSend, ZmqMessage};
 
+const RUN: u64 = 9;
 const HASH: [u8; 32] = [3; 32];
 const DEADLINE: Duration = Duration::from_secs(20);
 
@@ -26,24 +28,17 @@ fn listener(address: &str) -> TcpListener {
 }
 
 async fn publisher(nodes: usize) -> EchoPublisher {
-    EchoPublisher::bind(listener("127.0.0.1:0"), nodes, HASH).await.unwrap()
+    EchoPublisher::bind(listener("127.0.0.1:0"), RUN, nodes, HASH).await.unwrap()
 }
 
 fn subscription(address: SocketAddr, node: u32) -> Subscription {
     let timings = Timings { ping: Duration::from_millis(20), silence: Duration::from_secs(5) };
-    Subscription {
-        address: address.to_string(),
-        node,
-        scenario_sha256: HASH,
-        window: 8,
-        next_frame: 0,
-        timings,
-    }
+    Subscription { address: address.to_string(), node, scenario_sha256: HASH, window: 8, timings }
 }
 
 fn encoded(frame: u64, node: u32) -> Bytes {
     let received = CMatrix::from_element(2, 3, Complex64::new(frame as f64, 0.5));
-    EchoFrame::new(frame, node, 0, &received).encode().unwrap()
+    EchoFrame::new(FrameId { run: RUN, frame }, node, 0, &received).encode().unwrap()
 }
 
 async fn next(subscriber: &mut EchoSubscriber) -> Delivery {
@@ -53,7 +48,7 @@ async fn next(subscriber: &mut EchoSubscriber) -> Delivery {
 /// Offers until the node takes it; frames before that are dropped.
 async fn publish_until_sent(publisher: &mut EchoPublisher, node: u32, mut frame: u64) -> u64 {
     within("a subscriber", async {
-        while publisher.publish(node as usize, frame, encoded(frame, node)).await != Offer::Sent {
+        while publisher.publish(node as usize, encoded(frame, node)).await != Offer::Sent {
             frame += 1;
             tokio::task::yield_now().await;
         }
@@ -76,7 +71,7 @@ async fn frames_arrive_in_order_and_every_one_is_acknowledged() {
     within("subscriptions", publisher.until_all_subscribed()).await;
     for frame in 0..100 {
         for node in 0..2u32 {
-            let offer = publisher.publish(node as usize, frame, encoded(frame, node)).await;
+            let offer = publisher.publish(node as usize, encoded(frame, node)).await;
             assert_eq!(offer, Offer::Sent);
             let delivery = next(&mut nodes[node as usize]).await;
             assert_eq!((delivery.frame.frame, delivery.frame.node), (frame, node));
@@ -96,20 +91,20 @@ async fn a_node_may_start_before_the_simulator() {
     let address = listener("127.0.0.1:0").local_addr().unwrap();
     let mut node = EchoSubscriber::start(subscription(address, 0));
     assert_eq!(*node.link().borrow(), Link::Connecting);
-    let mut publisher = EchoPublisher::bind(listener(&address.to_string()), 1, HASH).await.unwrap();
+    let mut publisher = EchoPublisher::bind(listener(&address.to_string()), RUN, 1, HASH).await.unwrap();
     within("a subscription", publisher.until_all_subscribed()).await;
-    publisher.publish(0, 0, encoded(0, 0)).await;
+    publisher.publish(0, encoded(0, 0)).await;
     assert_eq!(next(&mut node).await.frame.frame, 0);
 }
 
 #[tokio::test]
-async fn a_restarted_simulator_goes_on_where_the_nodes_are() {
+async fn a_restarted_simulator_gets_its_nodes_back() {
     let mut first = publisher(1).await;
     let address = first.address();
     let mut node = EchoSubscriber::start(subscription(address, 0));
     within("a subscription", first.until_all_subscribed()).await;
     for frame in 0..5 {
-        first.publish(0, frame, encoded(frame, 0)).await;
+        first.publish(0, encoded(frame, 0)).await;
         assert_eq!(next(&mut node).await.frame.frame, frame);
     }
     assert_eq!(first.close().len(), 1);
@@ -123,10 +118,9 @@ async fn a_restarted_simulator_goes_on_where_the_nodes_are() {
         }
     })
     .await;
-    let mut second = EchoPublisher::bind(rebound, 1, HASH).await.unwrap();
+    let mut second = EchoPublisher::bind(rebound, RUN + 1, 1, HASH).await.unwrap();
     within("a subscription", second.until_all_subscribed()).await;
-    assert_eq!(second.next_frame(), 5);
-    second.publish(0, 5, encoded(5, 0)).await;
+    second.publish(0, encoded(5, 0)).await;
     assert_eq!(next(&mut node).await.frame.frame, 5);
     node.close().await;
     within("settled", second.until_settled()).await;
@@ -139,7 +133,7 @@ async fn a_restarted_node_is_taken_back_and_its_losses_are_counted() {
     let node = EchoSubscriber::start(subscription(publisher.address(), 0));
     within("a subscription", publisher.until_all_subscribed()).await;
     for frame in 0..3 {
-        publisher.publish(0, frame, encoded(frame, 0)).await;
+        publisher.publish(0, encoded(frame, 0)).await;
     }
     drop(node);
     let mut again = EchoSubscriber::start(subscription(publisher.address(), 0));
@@ -159,7 +153,7 @@ async fn a_stalled_node_costs_a_window_and_the_rest_is_counted() {
     let mut node = EchoSubscriber::start(subscription(publisher.address(), 0));
     within("a subscription", publisher.until_all_subscribed()).await;
     for frame in 0..500 {
-        publisher.publish(0, frame, encoded(frame, 0)).await;
+        publisher.publish(0, encoded(frame, 0)).await;
     }
     assert_eq!(balanced(&publisher), EchoLedger { offered: 500, delivered: 0, dropped: 492, in_flight: 8 });
     for frame in 0..8 {
@@ -206,8 +200,8 @@ async fn garbage_is_counted_answered_and_harms_nobody() {
     }
     assert_eq!(publisher.refused(), 3);
     // A frame that makes no sense reaches the node as an error, the next one as a frame.
-    publisher.publish(0, 0, Bytes::from_static(b"\x01nonsense")).await;
-    publisher.publish(0, 1, encoded(1, 0)).await;
+    publisher.publish(0, Bytes::from_static(b"\x01nonsense")).await;
+    publisher.publish(0, encoded(1, 0)).await;
     assert!(within("an error", node.next()).await.unwrap().is_err());
     assert_eq!(next(&mut node).await.frame.frame, 1);
     node.close().await;
@@ -263,7 +257,7 @@ async fn heals(broken: WireState) {
     let mut link = node.link();
     within("a subscription", publisher.until_all_subscribed()).await;
     for frame in 0..4 {
-        publisher.publish(0, frame, encoded(frame, 0)).await;
+        publisher.publish(0, encoded(frame, 0)).await;
     }
     // One is done with, one is at work, two wait at the node when the wire breaks.
     assert_eq!(next(&mut node).await.frame.frame, 0);

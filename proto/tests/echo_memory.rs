@@ -16,19 +16,18 @@ fn resident_bytes() -> usize {
 async fn a_stalled_node_holds_its_memory() {
     let (window, frame_bytes) = (64, 100_000);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut publisher = EchoPublisher::bind(listener, 1, [0; 32]).await.unwrap();
+    let mut publisher = EchoPublisher::bind(listener, 1, 1, [0; 32]).await.unwrap();
     let _stalled = EchoSubscriber::start(Subscription {
         address: publisher.address().to_string(),
         node: 0,
         scenario_sha256: [0; 32],
         window,
-        next_frame: 0,
         timings: Timings::default(),
     });
     tokio::time::timeout(std::time::Duration::from_secs(20), publisher.until_all_subscribed()).await.unwrap();
     let before = resident_bytes();
     for frame in 0..10_000 {
-        let offer = publisher.publish(0, frame, Bytes::from(vec![0u8; frame_bytes])).await;
+        let offer = publisher.publish(0, Bytes::from(vec![0u8; frame_bytes])).await;
         assert_eq!(offer, if frame < u64::from(window) { Offer::Sent } else { Offer::NoCredit });
         tokio::task::yield_now().await;
     }

@@ -7,6 +7,8 @@ use num_complex::Complex64;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::convert::FrameId;
+
 /// Version of the echo messages: the first byte of each.
 pub const ECHO_VERSION: u8 = 1;
 
@@ -100,6 +102,8 @@ pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError>
 /// What the sensors of one node receive in one frame.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EchoFrame {
+    /// The run of the simulator: frame numbers begin anew with it.
+    pub run: u64,
     /// The frame.
     pub frame: u64,
     /// Whose sensors.
@@ -116,9 +120,10 @@ pub struct EchoFrame {
 
 impl EchoFrame {
     /// A frame of node `node` from its matrix, M x L.
-    pub fn new(frame: u64, node: u32, intended_ns: u64, received: &CMatrix) -> Self {
+    pub fn new(frame: FrameId, node: u32, intended_ns: u64, received: &CMatrix) -> Self {
         Self {
-            frame,
+            run: frame.run,
+            frame: frame.frame,
             node,
             intended_ns,
             sensors: received.nrows() as u32,
@@ -129,11 +134,16 @@ impl EchoFrame {
 
     /// Whether frames of this shape can be sent at all.
     pub fn fits(sensors: usize, subcarriers: usize) -> bool {
-        // Thirty-two bytes are more than the other fields need.
+        // Sixty-four bytes are more than the other fields need.
         sensors
             .checked_mul(subcarriers)
             .and_then(|samples| samples.checked_mul(16))
-            .is_some_and(|b| b + 32 <= LONGEST_BYTES)
+            .is_some_and(|b| b + 64 <= LONGEST_BYTES)
+    }
+
+    /// Which frame it is.
+    pub fn id(&self) -> FrameId {
+        FrameId { run: self.run, frame: self.frame }
     }
 
     /// As bytes.
@@ -178,7 +188,7 @@ mod tests {
 
     fn frame() -> EchoFrame {
         let received = CMatrix::from_fn(3, 4, |m, f| Complex64::new(m as f64, -(f as f64)));
-        EchoFrame::new(7, 2, 123, &received)
+        EchoFrame::new(FrameId { run: 4, frame: 7 }, 2, 123, &received)
     }
 
     #[test]
@@ -203,7 +213,7 @@ mod tests {
     #[test]
     fn a_hostile_length_is_refused_before_memory_is_taken() {
         // A frame whose count of samples claims 2^60.
-        let mut bytes = vec![ECHO_VERSION, 0, 0, 0, 0, 0, 253];
+        let mut bytes = vec![ECHO_VERSION, 0, 0, 0, 0, 0, 0, 253];
         bytes.extend((1u64 << 60).to_le_bytes());
         assert!(matches!(EchoFrame::decode(&bytes), Err(CodecError::Bincode(_))));
     }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// How far a subscriber got with a source before its connection broke.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Resume {
-    /// The source's instance.
+    /// The run of the source.
     pub source: u64,
     /// Every frame through this one has arrived.
     pub received: u64,
@@ -24,8 +24,6 @@ pub(super) struct Hello {
     pub scenario_sha256: [u8; 32],
     /// Frames that may be under way.
     pub window: u32,
-    /// One more than the highest frame that the node has ever seen.
-    pub next_frame: u64,
     /// Set when this continues a subscription.
     pub resume: Option<Resume>,
 }
@@ -50,8 +48,8 @@ pub(super) enum ToNode {
     Welcome { source: u64, next_sequence: u64 },
     /// Not subscribed, and why.
     Refused { reason: String },
-    /// The next part of the message is echo frame `frame`.
-    Frame { sequence: u64, frame: u64 },
+    /// The next part of the message is an echo frame.
+    Frame { sequence: u64 },
     /// I am here.
     Pong,
     /// Goodbye was heard.

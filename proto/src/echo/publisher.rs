@@ -16,7 +16,6 @@ use super::codec::{CodecError, decode, encode};
 use super::messages::{ToNode, ToSource};
 use super::subscriptions::{EchoLedger, Offer, Subscriptions};
 use super::{ECHO_VERSION, EchoError};
-use crate::backoff::random_u64;
 
 type Books = Arc<watch::Sender<Subscriptions>>;
 
@@ -29,9 +28,11 @@ pub struct EchoPublisher {
 }
 
 impl EchoPublisher {
-    /// Takes subscriptions of `nodes` nodes that work with the scenario of that hash.
+    /// Takes subscriptions of `nodes` nodes that work with the scenario of that hash. No two starts of a
+    /// simulator share a `run`.
     pub async fn bind(
         listener: TcpListener,
+        run: u64,
         nodes: usize,
         scenario_sha256: [u8; 32],
     ) -> Result<Self, EchoError> {
@@ -40,7 +41,7 @@ impl EchoPublisher {
         let events = socket.monitor();
         socket.bind_listener(listener).await?;
         let (socket, incoming) = socket.split();
-        let books = Arc::new(watch::Sender::new(Subscriptions::new(random_u64(), scenario_sha256, nodes)));
+        let books = Arc::new(watch::Sender::new(Subscriptions::new(run, scenario_sha256, nodes)));
         let reception = Reception { books: books.clone(), socket: socket.clone() };
         let task = tokio::spawn(reception.run(incoming, events));
         Ok(Self { books, socket, address, _reception: AbortOnDropHandle::new(task) })
@@ -71,12 +72,6 @@ impl EchoPublisher {
         self.books.borrow().subscribed()
     }
 
-    /// One more than the highest frame that any subscriber has ever seen: where numbering goes on after a
-    /// restart.
-    pub fn next_frame(&self) -> u64 {
-        self.books.borrow().next_frame()
-    }
-
     /// Messages from nodes that made no sense.
     pub fn refused(&self) -> u64 {
         self.books.borrow().refused
@@ -88,7 +83,7 @@ impl EchoPublisher {
     }
 
     /// Offers a frame, encoded, to a node: sent if it is there and has credit, else dropped and counted.
-    pub async fn publish(&mut self, node: usize, frame: u64, encoded: Bytes) -> Offer {
+    pub async fn publish(&mut self, node: usize, encoded: Bytes) -> Offer {
         let mut booked = Err(Offer::NoSubscriber);
         self.books.send_modify(|books| booked = books.offer(node));
         let (peer, sequence) = match booked {
@@ -96,7 +91,7 @@ impl EchoPublisher {
             Err(offer) => return offer,
         };
         // A frame that cannot be handed over stays in flight until the node says how far it got.
-        if !send(&mut self.socket, &peer, &ToNode::Frame { sequence, frame }, Some(encoded)).await {
+        if !send(&mut self.socket, &peer, &ToNode::Frame { sequence }, Some(encoded)).await {
             self.books.send_modify(|books| {
                 books.disconnected(&peer);
             });

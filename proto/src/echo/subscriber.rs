@@ -27,8 +27,6 @@ pub struct Subscription {
     pub scenario_sha256: [u8; 32],
     /// Frames held here at most.
     pub window: u32,
-    /// One more than the highest frame seen before.
-    pub next_frame: u64,
     /// Watchdog.
     pub timings: Timings,
 }
@@ -101,7 +99,6 @@ impl EchoSubscriber {
         let progress = Arc::new(watch::Sender::new(Progress::default()));
         let stop = CancellationToken::new();
         let reader = Reader {
-            next_frame: subscription.next_frame,
             subscription,
             instance: random_u64(),
             queue: sender,
@@ -163,7 +160,6 @@ enum Ended {
 struct Reader {
     subscription: Subscription,
     instance: u64,
-    next_frame: u64,
     queue: mpsc::Sender<Waiting>,
     link: watch::Sender<Link>,
     progress: watch::Receiver<Progress>,
@@ -226,7 +222,6 @@ impl Reader {
             instance: self.instance,
             scenario_sha256: self.subscription.scenario_sha256,
             window: self.subscription.window,
-            next_frame: self.next_frame,
             resume: Some(Resume { source: self.source, received: self.received, consumed }),
         };
         say(&mut socket, &ToSource::Hello(hello)).await.map_err(|error| lost(&error))?;
@@ -302,13 +297,12 @@ impl Reader {
         let mut parts = message.into_vec().into_iter();
         let header = parts.next().unwrap_or_default();
         match decode(&header).map_err(|error| Ended::Lost(error.to_string()))? {
-            ToNode::Frame { sequence, frame } => {
+            ToNode::Frame { sequence } => {
                 if sequence != self.received + 1 {
                     let reason = format!("frame {sequence} came after frame {}", self.received);
                     return Err(Ended::Lost(reason));
                 }
                 self.received = sequence;
-                self.next_frame = self.next_frame.max(frame.saturating_add(1));
                 let payload = parts.next().unwrap_or_default();
                 Ok(Some(Waiting { source: self.source, sequence, payload, received_ns }))
             }

@@ -94,14 +94,13 @@ pub(super) struct Subscriptions {
     source: u64,
     scenario_sha256: [u8; 32],
     accounts: Vec<Account>,
-    next_frame: u64,
     /// Messages that made no sense.
     pub refused: u64,
 }
 
 impl Subscriptions {
     pub fn new(source: u64, scenario_sha256: [u8; 32], nodes: usize) -> Self {
-        Self { source, scenario_sha256, accounts: vec![Account::default(); nodes], next_frame: 0, refused: 0 }
+        Self { source, scenario_sha256, accounts: vec![Account::default(); nodes], refused: 0 }
     }
 
     /// Subscribes or refuses.
@@ -122,7 +121,6 @@ impl Subscriptions {
                     heard: now,
                 });
                 let next_sequence = account.sent + 1;
-                self.next_frame = self.next_frame.max(hello.next_frame);
                 ToNode::Welcome { source, next_sequence }
             }
         }
@@ -224,11 +222,6 @@ impl Subscriptions {
         self.accounts.iter().all(|account| account.ledger.in_flight == 0)
     }
 
-    /// One more than the highest frame that any subscriber has ever seen.
-    pub fn next_frame(&self) -> u64 {
-        self.next_frame
-    }
-
     pub fn ledgers(&self) -> Vec<EchoLedger> {
         self.accounts.iter().map(|account| account.ledger).collect()
     }
@@ -249,7 +242,7 @@ mod tests {
     const HASH: [u8; 32] = [5; 32];
 
     fn hello(node: u32, instance: u64, resume: Option<Resume>) -> Hello {
-        Hello { node, instance, scenario_sha256: HASH, window: 4, next_frame: 0, resume }
+        Hello { node, instance, scenario_sha256: HASH, window: 4, resume }
     }
 
     fn peer(name: &'static str) -> Bytes {
