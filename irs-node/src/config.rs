@@ -1,0 +1,339 @@
+//! Settings of a node: raw from defaults, file, environment and flags; checked before any port is bound.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use proto::convert::Precision;
+use proto::echo::DEFAULT_WINDOW;
+use proto::scenario::{ScenarioWireError, SharedScenario};
+use serde::{Deserialize, Serialize};
+use settings::{ScenarioChoice, SettingsError, load_role};
+
+/// The name of this process in logs and announcements.
+pub const ROLE: &str = "irs-node";
+
+/// The name of this role in environment variables: `HYLOC_NODE_FUSION`, ...
+const VARIABLES: &str = "node";
+
+/// Flags of a node; each is also a key of the settings file and an environment variable HYLOC_NODE_<KEY>.
+#[derive(Debug, Clone, Default, clap::Args, Serialize)]
+pub struct Flags {
+    /// Settings file, TOML; flags and HYLOC_NODE_<KEY> override it.
+    #[arg(long, value_name = "FILE", env = "HYLOC_CONFIG_NODE")]
+    #[serde(skip)]
+    pub config: Option<PathBuf>,
+    /// Print the settings that would be used, as TOML, and exit.
+    #[arg(long)]
+    #[serde(skip)]
+    pub print_config: bool,
+    /// Host and port of the fusion center [default: 127.0.0.1:7400].
+    #[arg(long, value_name = "ADDRESS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fusion: Option<String>,
+    /// Host and port at which the simulator hands out echo frames [default: 127.0.0.1:7500].
+    #[arg(long, value_name = "ADDRESS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub simulator: Option<String>,
+    /// Name under which the node registers; the same name gets the same index back [default: the host's].
+    #[arg(long, value_name = "NAME")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub identity: Option<String>,
+    /// IRS index to claim, or `auto` to be given one [default: auto].
+    #[arg(long, value_name = "INDEX")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub index: Option<String>,
+    /// Scenario to insist on; without one, the node takes the fusion center's.
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scenario: Option<PathBuf>,
+    /// Override one key of that scenario; may be repeated.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub set: Vec<String>,
+    /// Number of IRSs, where it differs from that scenario's.
+    #[arg(long, value_name = "K")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<usize>,
+    /// Transmit power, where it differs from that scenario's.
+    #[arg(long, value_name = "DBM")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub power_dbm: Option<f64>,
+    /// Precision of the blocks on the wire: f32 or f64 [default: f32].
+    #[arg(long, value_name = "PRECISION")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub precision: Option<String>,
+    /// Frames averaged coherently into one report [default: 1].
+    #[arg(long, value_name = "F")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frames_per_fix: Option<u64>,
+    /// Echo frames held at most [default: 64].
+    #[arg(long, value_name = "N")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub window: Option<u32>,
+    /// Reports that wait for credit at most; then the oldest is dropped [default: 64].
+    #[arg(long, value_name = "N")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue: Option<usize>,
+    /// Where /metrics and /health are served; port 0 takes any, `none` serves nothing [default: 127.0.0.1:0].
+    #[arg(long, value_name = "ADDRESS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub http_listen: Option<String>,
+    /// Where gRPC health is served [default: none].
+    #[arg(long, value_name = "ADDRESS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub health_listen: Option<String>,
+    /// How long to ask again for an index that is taken [default: 5].
+    #[arg(long, value_name = "SECONDS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub claim_timeout_s: Option<f64>,
+    /// How long to wait for acknowledgements when stopped [default: 5].
+    #[arg(long, value_name = "SECONDS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub drain_timeout_s: Option<f64>,
+}
+
+/// Settings as they are written.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawConfig {
+    /// Host and port of the fusion center.
+    pub fusion: String,
+    /// Host and port of the simulator.
+    pub simulator: String,
+    /// Name under which the node registers.
+    pub identity: String,
+    /// `auto` or an IRS index.
+    pub index: String,
+    /// Scenario to insist on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scenario: Option<PathBuf>,
+    /// Overrides of that scenario.
+    pub set: Vec<String>,
+    /// Number of IRSs, where it differs from that scenario's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<usize>,
+    /// Transmit power, where it differs from that scenario's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub power_dbm: Option<f64>,
+    /// `f32` or `f64`.
+    pub precision: String,
+    /// Frames averaged into one report.
+    pub frames_per_fix: u64,
+    /// Echo frames held at most.
+    pub window: u32,
+    /// Reports that wait for credit at most.
+    pub queue: usize,
+    /// Where `/metrics` and `/health` are served, or `none`.
+    pub http_listen: String,
+    /// Where gRPC health is served, or `none`.
+    pub health_listen: String,
+    /// How long to ask again for an index that is taken.
+    pub claim_timeout_s: f64,
+    /// How long to wait for acknowledgements when stopped.
+    pub drain_timeout_s: f64,
+}
+
+impl Default for RawConfig {
+    fn default() -> Self {
+        Self {
+            fusion: "127.0.0.1:7400".into(),
+            simulator: "127.0.0.1:7500".into(),
+            identity: host_name(),
+            index: "auto".into(),
+            scenario: None,
+            set: Vec::new(),
+            nodes: None,
+            power_dbm: None,
+            precision: "f32".into(),
+            frames_per_fix: 1,
+            window: DEFAULT_WINDOW,
+            queue: 64,
+            http_listen: "127.0.0.1:0".into(),
+            health_listen: "none".into(),
+            claim_timeout_s: 5.0,
+            drain_timeout_s: 5.0,
+        }
+    }
+}
+
+fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    if name.trim().is_empty() { ROLE.into() } else { name.trim().into() }
+}
+
+/// Why settings cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The layers do not fit.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    /// The scenario cannot be shared.
+    #[error(transparent)]
+    Scenario(#[from] ScenarioWireError),
+    /// A value is out of range.
+    #[error("{key} = {value}: must be {allowed}")]
+    Value {
+        /// Its key.
+        key: &'static str,
+        /// The value.
+        value: String,
+        /// What is allowed.
+        allowed: &'static str,
+    },
+}
+
+/// Checked settings.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// Host and port of the fusion center.
+    pub fusion: String,
+    /// Host and port of the simulator.
+    pub simulator: String,
+    /// Name under which the node registers.
+    pub identity: String,
+    /// The index claimed, if any.
+    pub index: Option<u32>,
+    /// Hash of the scenario to insist on, if any.
+    pub scenario_sha256: Option<[u8; 32]>,
+    /// Precision of the blocks on the wire.
+    pub precision: Precision,
+    /// Frames averaged into one report.
+    pub frames_per_fix: u64,
+    /// Echo frames held at most.
+    pub window: u32,
+    /// Reports that wait for credit at most.
+    pub queue: usize,
+    /// Where `/metrics` and `/health` are served.
+    pub http_listen: Option<SocketAddr>,
+    /// Where gRPC health is served.
+    pub health_listen: Option<SocketAddr>,
+    /// How long to ask again for an index that is taken.
+    pub claim_timeout: Duration,
+    /// How long to wait for acknowledgements when stopped.
+    pub drain_timeout: Duration,
+}
+
+impl RawConfig {
+    /// Resolves the layers.
+    pub fn load(flags: &Flags) -> Result<Self, SettingsError> {
+        load_role(VARIABLES, flags.config.as_deref(), flags)
+    }
+
+    /// Checks every value.
+    pub fn check(self) -> Result<Config, ConfigError> {
+        let choice = ScenarioChoice {
+            file: self.scenario,
+            set: self.set,
+            nodes: self.nodes,
+            power_dbm: self.power_dbm,
+        };
+        let insists = choice != ScenarioChoice::default();
+        let scenario = insists.then(|| choice.load()).transpose()?;
+        let scenario = scenario.map(SharedScenario::new).transpose()?;
+        if self.identity.is_empty() || self.identity.len() > 128 {
+            return Err(refuse("identity", &self.identity, "a name of 1 to 128 bytes"));
+        }
+        Ok(Config {
+            fusion: host_and_port("fusion", self.fusion)?,
+            simulator: host_and_port("simulator", self.simulator)?,
+            identity: self.identity,
+            index: index(&self.index)?,
+            scenario_sha256: scenario.map(|scenario| scenario.sha256),
+            precision: precision(&self.precision)?,
+            frames_per_fix: within("frames_per_fix", self.frames_per_fix, 1, 1000, "between 1 and 1000")?,
+            window: within("window", self.window, 1, 4096, "between 1 and 4096")?,
+            queue: within("queue", self.queue, 1, 4096, "between 1 and 4096")?,
+            http_listen: listen("http_listen", &self.http_listen)?,
+            health_listen: listen("health_listen", &self.health_listen)?,
+            claim_timeout: seconds("claim_timeout_s", self.claim_timeout_s)?,
+            drain_timeout: seconds("drain_timeout_s", self.drain_timeout_s)?,
+        })
+    }
+}
+
+fn refuse(key: &'static str, value: impl ToString, allowed: &'static str) -> ConfigError {
+    ConfigError::Value { key, value: value.to_string(), allowed }
+}
+
+fn within<T: PartialOrd + ToString>(
+    key: &'static str,
+    value: T,
+    min: T,
+    max: T,
+    allowed: &'static str,
+) -> Result<T, ConfigError> {
+    if value >= min && value <= max { Ok(value) } else { Err(refuse(key, value, allowed)) }
+}
+
+fn host_and_port(key: &'static str, value: String) -> Result<String, ConfigError> {
+    match value.rsplit_once(':') {
+        Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0) => Ok(value),
+        _ => Err(refuse(key, value, "host:port")),
+    }
+}
+
+fn listen(key: &'static str, value: &str) -> Result<Option<SocketAddr>, ConfigError> {
+    if value == "none" {
+        return Ok(None);
+    }
+    value.parse().map(Some).map_err(|_| refuse(key, value, "address:port or none"))
+}
+
+fn index(value: &str) -> Result<Option<u32>, ConfigError> {
+    match value {
+        "auto" => Ok(None),
+        number => number.parse().map(Some).map_err(|_| refuse("index", value, "auto or a number")),
+    }
+}
+
+fn precision(value: &str) -> Result<Precision, ConfigError> {
+    match value {
+        "f32" => Ok(Precision::F32),
+        "f64" => Ok(Precision::F64),
+        _ => Err(refuse("precision", value, "f32 or f64")),
+    }
+}
+
+fn seconds(key: &'static str, value: f64) -> Result<Duration, ConfigError> {
+    within(key, value, 0.0, 3600.0, "between 0 and 3600").map(Duration::from_secs_f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_are_the_strongest_layer() {
+        let flags = Flags {
+            index: Some("2".into()),
+            precision: Some("f64".into()),
+            frames_per_fix: Some(4),
+            http_listen: Some("none".into()),
+            ..Flags::default()
+        };
+        let config = RawConfig::load(&flags).unwrap().check().unwrap();
+        assert_eq!((config.index, config.precision, config.frames_per_fix), (Some(2), Precision::F64, 4));
+        assert_eq!((config.http_listen, config.health_listen), (None, None));
+        assert_eq!(config.window, DEFAULT_WINDOW);
+        assert_eq!(config.scenario_sha256, None);
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_named() {
+        let refused = |change: fn(&mut RawConfig)| {
+            let mut raw = RawConfig::default();
+            change(&mut raw);
+            raw.check().unwrap_err().to_string()
+        };
+        assert_eq!(refused(|raw| raw.index = "first".into()), "index = first: must be auto or a number");
+        assert_eq!(refused(|raw| raw.precision = "f16".into()), "precision = f16: must be f32 or f64");
+        assert_eq!(refused(|raw| raw.fusion = "somewhere".into()), "fusion = somewhere: must be host:port");
+        assert_eq!(refused(|raw| raw.frames_per_fix = 0), "frames_per_fix = 0: must be between 1 and 1000");
+        assert_eq!(
+            refused(|raw| raw.drain_timeout_s = f64::NAN),
+            "drain_timeout_s = NaN: must be between 0 and 3600"
+        );
+        assert!(refused(|raw| raw.set = vec!["base_station.power_dbm=900".into()]).contains("power_dbm"));
+    }
+}

@@ -1,0 +1,171 @@
+//! The node at one IRS: registers with the fusion center, takes echo frames from the simulator, finds the
+//! delay and the block of every path by matched filter, and reports them.
+//!
+//! Three tasks: the [`reporter`] keeps the connection to the fusion center, the [`worker`] turns frames into
+//! reports, and the [`outbox`] between them holds what is not decided yet. Losing either neighbour is no
+//! reason to stop; memory stays bounded and what is dropped is counted.
+
+pub mod config;
+pub mod outbox;
+mod reporter;
+mod watch;
+mod worker;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use telemetry::{Endpoints, Health, Metrics, exit};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+pub use config::{Config, ConfigError, Flags, ROLE, RawConfig};
+use outbox::{Outbox, Totals};
+use reporter::{Refusal, Reporter};
+use watch::{NodeMetrics, Readiness};
+use worker::Bench;
+
+/// Why a node ends before it is told to.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The fusion center does not want it.
+    #[error("refused by the fusion center: {0}")]
+    Refused(String),
+    /// The scenario gives no estimator.
+    #[error("no matched filter for this scenario: {0}")]
+    Estimator(String),
+    /// A task failed.
+    #[error("a task of the node failed: {0}")]
+    Task(#[from] tokio::task::JoinError),
+}
+
+/// The last line of a node: what became of its blocks, as the last instance of the fusion center decided.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Summary {
+    /// `irs-node`.
+    pub role: &'static str,
+    /// The IRS index, if one was assigned.
+    pub index: Option<u32>,
+    /// The counts.
+    #[serde(flatten)]
+    pub totals: Totals,
+}
+
+/// The process: settings, logs, ports, work, summary. Gives the exit code.
+pub fn main(flags: &Flags) -> ExitCode {
+    let config = match prepare(flags) {
+        Ok(Some(config)) => config,
+        Ok(None) => return ExitCode::from(exit::CLEAN),
+        Err(reason) => {
+            telemetry::complain(ROLE, &reason);
+            return ExitCode::from(exit::BAD_CONFIGURATION);
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let code = match runtime {
+        Ok(runtime) => {
+            let code = runtime.block_on(process(config));
+            runtime.shutdown_timeout(Duration::from_millis(500));
+            code
+        }
+        Err(error) => {
+            telemetry::complain(ROLE, &error);
+            exit::FAILED
+        }
+    };
+    ExitCode::from(code)
+}
+
+/// Settings and logs; none if they were only to be shown.
+fn prepare(flags: &Flags) -> Result<Option<Config>, String> {
+    let raw = RawConfig::load(flags).map_err(|error| error.to_string())?;
+    if flags.print_config {
+        let text = toml::to_string(&raw).map_err(|error| error.to_string())?;
+        telemetry::print_text(text.trim_end());
+        return Ok(None);
+    }
+    let config = raw.check().map_err(|error| error.to_string())?;
+    telemetry::logs::init().map_err(|error| error.to_string())?;
+    Ok(Some(config))
+}
+
+async fn process(config: Config) -> u8 {
+    let started = async {
+        let shutdown = telemetry::shutdown_signal()?;
+        let endpoints = Endpoints::bind(config.http_listen, config.health_listen).await?;
+        Ok::<_, std::io::Error>((shutdown, endpoints))
+    };
+    let (shutdown, endpoints) = match started.await {
+        Ok(started) => started,
+        Err(error) => {
+            telemetry::complain(ROLE, &error);
+            return exit::FAILED;
+        }
+    };
+    endpoints.started(ROLE).announce();
+    match run(config, endpoints, shutdown).await {
+        Ok(summary) => {
+            telemetry::print_json(&summary);
+            exit::CLEAN
+        }
+        Err(error) => {
+            telemetry::complain(ROLE, &error);
+            if matches!(error, RunError::Refused(_)) { exit::REFUSED } else { exit::FAILED }
+        }
+    }
+}
+
+/// Runs a node until `shutdown`; then it sends what it has and waits for the decisions, in bounded time.
+pub async fn run(
+    config: Config,
+    endpoints: Endpoints,
+    shutdown: CancellationToken,
+) -> Result<Summary, RunError> {
+    let (registry, health) = (Metrics::new(), Health::new());
+    let stop_serving = CancellationToken::new();
+    let serving = endpoints.serve(registry.clone(), health.clone(), stop_serving.clone());
+    let bench = Bench {
+        outbox: Arc::new(tokio::sync::watch::Sender::new(Outbox::new(config.queue))),
+        metrics: NodeMetrics::new(&registry),
+        readiness: Readiness::new(health),
+        config: Arc::new(config),
+    };
+    let ended = work_and_report(&bench, shutdown).await;
+    stop_serving.cancel();
+    serving.ended().await;
+    ended
+}
+
+async fn work_and_report(bench: &Bench, shutdown: CancellationToken) -> Result<Summary, RunError> {
+    let (assign, assignments) = tokio::sync::watch::channel(None);
+    let index = assignments.clone();
+    let finish = CancellationToken::new();
+    let reporter = Reporter::new(bench.clone(), assign).run(finish.clone());
+    let mut reporter = AbortOnDropHandle::new(tokio::spawn(reporter));
+    let mut worker = AbortOnDropHandle::new(tokio::spawn(bench.clone().work(assignments, shutdown)));
+    tokio::select! {
+        refused = &mut reporter => return Err(refusal(refused?)),
+        worked = &mut worker => worked??,
+    }
+    // Told to stop: no more echoes come in, what is here goes out.
+    let mut outbox = bench.outbox.subscribe();
+    tokio::select! {
+        refused = &mut reporter => return Err(refusal(refused?)),
+        _ = tokio::time::timeout(bench.config.drain_timeout, outbox.wait_for(Outbox::is_empty)) => {}
+    }
+    finish.cancel();
+    let _ = tokio::time::timeout(Duration::from_secs(1), reporter).await;
+    bench.outbox.send_modify(|outbox| {
+        bench.metrics.blocks_dropped_at_node.add(outbox.give_up_waiting());
+    });
+    let index = index.borrow().as_ref().map(|assignment| assignment.index);
+    Ok(Summary { role: ROLE, index, totals: bench.outbox.borrow().totals() })
+}
+
+fn refusal(ended: Result<(), Refusal>) -> RunError {
+    match ended {
+        Err(Refusal(reason)) => RunError::Refused(reason),
+        Ok(()) => RunError::Refused("the connection was ended".into()),
+    }
+}

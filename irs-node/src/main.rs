@@ -1,0 +1,18 @@
+//! `irs-node`: the node at one IRS.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// The node at one IRS: takes echo frames from the simulator, finds the delay and the block of every path
+/// and reports them to the fusion center.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Command {
+    #[command(flatten)]
+    flags: irs_node::Flags,
+}
+
+fn main() -> ExitCode {
+    irs_node::main(&Command::parse().flags)
+}

@@ -1,0 +1,303 @@
+//! Reports between the matched filter and the fusion center: what waits, what is under way, what became of
+//! each block. No socket, no clock.
+//!
+//! A report stays here until the fusion center says what became of its blocks, and is sent again after a
+//! reconnect. What waits is bounded: when full, the oldest is dropped and counted. Counts belong to one
+//! instance of the fusion center; with another one they begin anew and what is not decided is sent anew.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use proto::convert::FrameId;
+use proto::v1;
+use serde::Serialize;
+
+/// Largest credit that is made use of.
+const LARGEST_CREDIT: u32 = 4096;
+
+/// Blocks by what became of them: `sent = fused + late + duplicate + dropped + in_flight`, always.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Totals {
+    /// Blocks sent, each once however often it went out.
+    pub sent: u64,
+    /// Blocks that went into a fix.
+    pub fused: u64,
+    /// Blocks that came after their fix.
+    pub late: u64,
+    /// Blocks that the fusion center had already.
+    pub duplicate: u64,
+    /// Blocks that the fusion center dropped.
+    pub dropped: u64,
+    /// Blocks that were never sent.
+    pub dropped_at_node: u64,
+    /// Blocks without a decision.
+    pub in_flight: u64,
+}
+
+/// A report that is under way.
+#[derive(Debug, Clone)]
+struct UnderWay {
+    report: v1::FrameReport,
+    /// On the present connection.
+    on_the_wire: bool,
+}
+
+/// The books.
+#[derive(Debug, Clone)]
+pub struct Outbox {
+    capacity: usize,
+    credit: usize,
+    instance: Option<String>,
+    waiting: VecDeque<v1::FrameReport>,
+    under_way: BTreeMap<FrameId, UnderWay>,
+    totals: Totals,
+}
+
+impl Outbox {
+    /// Nothing to send; at most `capacity` reports wait.
+    pub fn new(capacity: usize) -> Self {
+        Self {
+            capacity: capacity.max(1),
+            credit: 0,
+            instance: None,
+            waiting: VecDeque::new(),
+            under_way: BTreeMap::new(),
+            totals: Totals::default(),
+        }
+    }
+
+    /// Takes a report; returns how many blocks of an older one it pushed out.
+    pub fn push(&mut self, report: v1::FrameReport) -> u64 {
+        self.waiting.push_back(report);
+        if self.waiting.len() <= self.capacity {
+            return 0;
+        }
+        let dropped = self.waiting.pop_front().map_or(0, |oldest| blocks(&oldest));
+        self.totals.dropped_at_node += dropped;
+        dropped
+    }
+
+    /// The node is registered: counts go on if it is the same instance and begin anew if it is not.
+    pub fn registered(&mut self, instance: &str, credit: u32) {
+        if self.instance.as_deref() != Some(instance) {
+            self.instance = Some(instance.into());
+            let undecided = std::mem::take(&mut self.under_way);
+            for (_, under_way) in undecided.into_iter().rev() {
+                self.waiting.push_front(v1::FrameReport { resent: false, ..under_way.report });
+            }
+            self.totals = Totals::default();
+        }
+        self.credit = allowed(credit);
+    }
+
+    /// The connection broke: what is undecided goes out again on the next one.
+    pub fn disconnected(&mut self) {
+        for under_way in self.under_way.values_mut() {
+            under_way.on_the_wire = false;
+        }
+        self.credit = 0;
+    }
+
+    /// The next report to send, oldest first, if credit allows.
+    pub fn take_next(&mut self) -> Option<v1::FrameReport> {
+        if self.credit == 0 {
+            return None;
+        }
+        if let Some(again) = self.under_way.values_mut().find(|under_way| !under_way.on_the_wire) {
+            again.on_the_wire = true;
+            again.report.resent = true;
+            return Some(again.report.clone());
+        }
+        if self.under_way.len() >= self.credit {
+            return None;
+        }
+        let mut report = self.waiting.pop_front()?;
+        let count = blocks(&report);
+        self.totals.sent += count;
+        self.totals.in_flight += count;
+        report.blocks_sent = self.totals.sent;
+        report.blocks_dropped = self.totals.dropped_at_node;
+        let known =
+            self.under_way.insert(id(&report), UnderWay { report: report.clone(), on_the_wire: true });
+        if let Some(other) = known {
+            // A frame that comes twice: one decision is for both.
+            let lost = blocks(&other.report);
+            self.totals.in_flight -= lost;
+            self.totals.dropped += lost;
+        }
+        Some(report)
+    }
+
+    /// Takes the decision on a report; none if it is not under way.
+    pub fn acknowledge(&mut self, decision: &v1::Acknowledgement) -> Option<v1::FrameReport> {
+        if decision.credit > 0 {
+            self.credit = allowed(decision.credit);
+        }
+        let report = self.under_way.remove(&FrameId { run: decision.run, frame: decision.frame })?.report;
+        let count = blocks(&report);
+        let mut left = count;
+        let mut take = |claimed: u32| {
+            let taken = left.min(u64::from(claimed));
+            left -= taken;
+            taken
+        };
+        self.totals.fused += take(decision.fused);
+        self.totals.late += take(decision.late);
+        self.totals.duplicate += take(decision.duplicate);
+        // Whatever the decision leaves open did not go into a fix.
+        self.totals.dropped += take(u32::MAX);
+        self.totals.in_flight -= count;
+        Some(report)
+    }
+
+    /// Drops what waits; returns how many blocks that were.
+    pub fn give_up_waiting(&mut self) -> u64 {
+        let dropped = self.waiting.drain(..).map(|report| blocks(&report)).sum();
+        self.totals.dropped_at_node += dropped;
+        dropped
+    }
+
+    /// Forgets all reports: they belong to an assignment that is over.
+    pub fn clear(&mut self) {
+        self.give_up_waiting();
+        self.totals.dropped += self.totals.in_flight;
+        self.totals.in_flight = 0;
+        self.under_way.clear();
+    }
+
+    /// Nothing waits and everything is decided.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.under_way.is_empty()
+    }
+
+    /// Reports that wait.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Where the counts stand.
+    pub fn totals(&self) -> Totals {
+        self.totals
+    }
+}
+
+fn blocks(report: &v1::FrameReport) -> u64 {
+    report.blocks.len() as u64
+}
+
+fn id(report: &v1::FrameReport) -> FrameId {
+    FrameId { run: report.run, frame: report.frame }
+}
+
+fn allowed(credit: u32) -> usize {
+    credit.clamp(1, LARGEST_CREDIT) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(frame: u64) -> v1::FrameReport {
+        v1::FrameReport { frame, blocks: vec![v1::Block::default(); 3], ..v1::FrameReport::default() }
+    }
+
+    fn fused(frame: u64) -> v1::Acknowledgement {
+        v1::Acknowledgement { frame, fused: 3, credit: 2, ..v1::Acknowledgement::default() }
+    }
+
+    fn balanced(outbox: &Outbox) -> Totals {
+        let t = outbox.totals();
+        assert_eq!(t.sent, t.fused + t.late + t.duplicate + t.dropped + t.in_flight, "{t:?}");
+        t
+    }
+
+    fn frames(outbox: &mut Outbox) -> Vec<u64> {
+        std::iter::from_fn(|| outbox.take_next()).map(|report| report.frame).collect()
+    }
+
+    fn with_two_under_way() -> Outbox {
+        let mut outbox = Outbox::new(2);
+        outbox.registered("first", 2);
+        for frame in 0..4 {
+            outbox.push(report(frame));
+            if frame == 1 {
+                assert_eq!(frames(&mut outbox), [0, 1]);
+            }
+        }
+        outbox
+    }
+
+    #[test]
+    fn credit_bounds_what_is_under_way_and_the_oldest_is_dropped() {
+        let mut outbox = with_two_under_way();
+        assert!(outbox.take_next().is_none());
+        assert_eq!(outbox.push(report(4)), 3);
+        assert_eq!(outbox.waiting(), 2);
+        assert_eq!(outbox.acknowledge(&fused(1)).unwrap().frame, 1);
+        let sent = outbox.take_next().unwrap();
+        assert_eq!((sent.frame, sent.blocks_sent, sent.blocks_dropped), (3, 9, 3));
+        let totals = balanced(&outbox);
+        assert_eq!((totals.sent, totals.fused, totals.dropped_at_node, totals.in_flight), (9, 3, 3, 6));
+    }
+
+    #[test]
+    fn a_reconnect_sends_the_undecided_again_and_counts_them_once() {
+        let mut outbox = with_two_under_way();
+        outbox.disconnected();
+        assert!(outbox.take_next().is_none());
+        outbox.registered("first", 4);
+        let again: Vec<(u64, u64, bool)> =
+            std::iter::from_fn(|| outbox.take_next()).map(|r| (r.frame, r.blocks_sent, r.resent)).collect();
+        assert_eq!(again, [(0, 3, true), (1, 6, true), (2, 9, false), (3, 12, false)]);
+        assert_eq!(balanced(&outbox).sent, 12);
+    }
+
+    #[test]
+    fn another_instance_counts_anew() {
+        let mut outbox = with_two_under_way();
+        outbox.acknowledge(&fused(0));
+        outbox.disconnected();
+        outbox.registered("second", 64);
+        let again: Vec<(u64, u64, bool)> =
+            std::iter::from_fn(|| outbox.take_next()).map(|r| (r.frame, r.blocks_sent, r.resent)).collect();
+        assert_eq!(again, [(1, 3, false), (2, 6, false), (3, 9, false)]);
+        assert_eq!(balanced(&outbox), Totals { sent: 9, in_flight: 9, ..Totals::default() });
+    }
+
+    #[test]
+    fn decisions_come_in_any_order_once_and_are_never_more_than_was_sent() {
+        let mut outbox = with_two_under_way();
+        assert!(outbox.acknowledge(&fused(7)).is_none());
+        let mixed = v1::Acknowledgement { frame: 1, fused: 1, late: 1, credit: 9, ..fused(1) };
+        outbox.acknowledge(&mixed);
+        assert!(outbox.acknowledge(&mixed).is_none());
+        let absurd = v1::Acknowledgement { frame: 0, fused: 99, late: 99, ..fused(0) };
+        outbox.acknowledge(&absurd);
+        let totals = balanced(&outbox);
+        assert_eq!((totals.fused, totals.late, totals.dropped, totals.in_flight), (4, 1, 1, 0));
+        assert_eq!(frames(&mut outbox), [2, 3]);
+    }
+
+    #[test]
+    fn what_is_given_up_is_counted() {
+        let mut outbox = with_two_under_way();
+        assert_eq!(outbox.give_up_waiting(), 6);
+        assert!(!outbox.is_empty());
+        outbox.clear();
+        assert!(outbox.is_empty());
+        let totals = balanced(&outbox);
+        assert_eq!((totals.dropped, totals.dropped_at_node), (6, 6));
+    }
+
+    #[test]
+    fn a_frame_that_comes_twice_keeps_the_books_straight() {
+        let mut outbox = Outbox::new(4);
+        outbox.registered("first", 4);
+        outbox.push(report(5));
+        outbox.push(report(5));
+        assert_eq!(frames(&mut outbox), [5, 5]);
+        outbox.acknowledge(&fused(5));
+        assert!(outbox.acknowledge(&fused(5)).is_none());
+        assert!(outbox.is_empty());
+        assert_eq!(balanced(&outbox).in_flight, 0);
+    }
+}

@@ -1,0 +1,266 @@
+//! The node's side of the fusion center: register, stream reports, take decisions, come back after a loss.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use proto::backoff::{Backoff, random_u64};
+use proto::clock::unix_time_ns;
+use proto::scenario::SharedScenario;
+use proto::v1::fusion_client::FusionClient;
+use proto::{HTTP2_WINDOW_BYTES, PROTOCOL_VERSION, SESSION_KEY, v1};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, timeout};
+use tokio_stream::wrappers::UnboundedReceiverStream;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Request, Status, Streaming};
+
+use crate::outbox::Outbox;
+use crate::worker::Bench;
+
+/// How long one call may take, streams apart.
+const CALL: Duration = Duration::from_secs(2);
+
+/// What the fusion center wants of this node.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Assignment {
+    /// IRS index.
+    pub index: u32,
+    /// The scenario.
+    pub scenario: Arc<SharedScenario>,
+    /// Largest report that is taken.
+    pub max_report_bytes: u64,
+}
+
+/// The fusion center does not want this node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refusal(pub String);
+
+/// Why a stream of reports ended.
+enum Ended {
+    Finished,
+    Lost(String),
+}
+
+/// Keeps the node registered and its reports flowing.
+pub(crate) struct Reporter {
+    bench: Bench,
+    assignments: watch::Sender<Option<Assignment>>,
+    /// The index of the last registration: asked for again, so that a restarted fusion center gives it back.
+    index: Option<u32>,
+    /// Tells this process from an earlier one of the same identity.
+    incarnation: String,
+}
+
+impl Reporter {
+    pub fn new(bench: Bench, assignments: watch::Sender<Option<Assignment>>) -> Self {
+        let index = bench.config.index;
+        Self { bench, assignments, index, incarnation: format!("{:016x}", random_u64()) }
+    }
+
+    /// Runs until `finish`, or until refused for good.
+    pub async fn run(mut self, finish: CancellationToken) -> Result<(), Refusal> {
+        let mut backoff = Backoff::new();
+        while !finish.is_cancelled() {
+            let (client, reply) = tokio::select! {
+                registered = self.register() => registered?,
+                () = finish.cancelled() => return Ok(()),
+            };
+            let opened = Instant::now();
+            let ended = self.stream(client, &reply, &finish).await;
+            if opened.elapsed() > CALL {
+                backoff.reset();
+            }
+            self.bench.outbox.send_modify(Outbox::disconnected);
+            let Ended::Lost(reason) = ended else { return Ok(()) };
+            tracing::warn!(reason, "the fusion center is gone: connecting again");
+            self.bench.metrics.connections_lost.increment();
+            self.bench.readiness.fusion(Some(format!("lost the fusion center: {reason}")));
+            tokio::select! {
+                () = backoff.wait() => {}
+                () = finish.cancelled() => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Registers, however long that takes.
+    async fn register(&mut self) -> Result<(FusionClient<Channel>, v1::RegisterReply), Refusal> {
+        let mut backoff = Backoff::new();
+        let mut taken_since = None;
+        let mut said = String::new();
+        loop {
+            let status = match self.try_register().await {
+                Ok(registered) => {
+                    self.assign(&registered.1)?;
+                    return Ok(registered);
+                }
+                Err(status) => status,
+            };
+            let reason = status.message().to_owned();
+            match status.code() {
+                // The index of an earlier registration may not exist any more.
+                Code::InvalidArgument if self.index != self.bench.config.index => {
+                    self.index = self.bench.config.index;
+                }
+                Code::FailedPrecondition | Code::InvalidArgument => return Err(Refusal(reason)),
+                Code::AlreadyExists | Code::ResourceExhausted => {
+                    let since = *taken_since.get_or_insert_with(Instant::now);
+                    if since.elapsed() >= self.bench.config.claim_timeout {
+                        return Err(Refusal(reason));
+                    }
+                    // Without a claim of its own the node takes any other index.
+                    self.index = self.bench.config.index;
+                }
+                _ => taken_since = None,
+            }
+            if said != reason {
+                tracing::warn!(code = ?status.code(), reason, "not registered: trying again");
+                self.bench.readiness.fusion(Some(format!("not registered: {reason}")));
+                said = reason;
+            }
+            backoff.wait().await;
+        }
+    }
+
+    async fn try_register(&self) -> Result<(FusionClient<Channel>, v1::RegisterReply), Status> {
+        let config = &self.bench.config;
+        let unavailable = |error: tonic::transport::Error| {
+            let cause = std::error::Error::source(&error).map(ToString::to_string);
+            Status::unavailable(format!("{}: {}", config.fusion, cause.unwrap_or_else(|| error.to_string())))
+        };
+        let endpoint = Endpoint::from_shared(format!("http://{}", config.fusion)).map_err(unavailable)?;
+        let channel = endpoint
+            .connect_timeout(CALL)
+            .tcp_nodelay(true)
+            .initial_stream_window_size(HTTP2_WINDOW_BYTES)
+            .initial_connection_window_size(HTTP2_WINDOW_BYTES)
+            .http2_keep_alive_interval(Duration::from_secs(1))
+            .keep_alive_timeout(Duration::from_secs(2))
+            .keep_alive_while_idle(true)
+            .connect()
+            .await
+            .map_err(unavailable)?;
+        let mut client = FusionClient::new(channel);
+        let mut request = Request::new(v1::RegisterRequest {
+            protocol_version: PROTOCOL_VERSION,
+            identity: config.identity.clone(),
+            index: self.index,
+            scenario_sha256: config.scenario_sha256.map(|hash| hash.to_vec()).unwrap_or_default().into(),
+            incarnation: self.incarnation.clone(),
+        });
+        request.set_timeout(CALL);
+        let reply = client.register(request).await?.into_inner();
+        Ok((client, reply))
+    }
+
+    /// Checks what the fusion center says and passes it on to the worker.
+    fn assign(&mut self, reply: &v1::RegisterReply) -> Result<(), Refusal> {
+        let scenario = SharedScenario::from_wire(&reply.scenario_toml, &reply.scenario_sha256)
+            .map_err(|error| Refusal(error.to_string()))?;
+        let count = scenario.scenario.irs.len();
+        if reply.index as usize >= count {
+            return Err(Refusal(format!("the fusion center gave index {} of {count} IRSs", reply.index)));
+        }
+        if self.bench.config.scenario_sha256.is_some_and(|hash| hash != scenario.sha256) {
+            return Err(Refusal(format!(
+                "the fusion center has another scenario, {}",
+                scenario.short_hash()
+            )));
+        }
+        let (index, hash) = (reply.index, scenario.short_hash());
+        tracing::info!(index, scenario = hash, credit = reply.credit, "registered with the fusion center");
+        self.index = Some(index);
+        let max_report_bytes = reply.max_report_bytes;
+        let assignment = Assignment { index, scenario: Arc::new(scenario), max_report_bytes };
+        if self.assignments.borrow().as_ref() != Some(&assignment) {
+            // Reports of another index or scenario are of no use to anyone.
+            self.bench.outbox.send_modify(Outbox::clear);
+            self.assignments.send_replace(Some(assignment));
+        }
+        Ok(())
+    }
+
+    async fn stream(
+        &self,
+        client: FusionClient<Channel>,
+        reply: &v1::RegisterReply,
+        finish: &CancellationToken,
+    ) -> Ended {
+        let (reports, outgoing) = mpsc::unbounded_channel();
+        let mut decisions = match self.open(client, reply, outgoing).await {
+            Ok(decisions) => decisions,
+            Err(status) => return Ended::Lost(status.message().to_owned()),
+        };
+        self.bench.readiness.fusion(None);
+        self.bench.outbox.send_modify(|outbox| outbox.registered(&reply.instance, reply.credit));
+        let mut changes = self.bench.outbox.subscribe();
+        loop {
+            while let Some(report) = self.next_report() {
+                if reports.send(report).is_err() {
+                    return Ended::Lost("the stream of reports is closed".into());
+                }
+            }
+            tokio::select! {
+                decision = decisions.message() => match decision {
+                    Ok(Some(decision)) => self.decided(&decision),
+                    Ok(None) => return Ended::Lost("the fusion center ended the stream".into()),
+                    Err(status) => return Ended::Lost(status.message().to_owned()),
+                },
+                _ = changes.changed() => {}
+                () = finish.cancelled() => {
+                    // Closed properly: the fusion center sees the end of the stream, not a loss.
+                    drop(reports);
+                    let _ = timeout(CALL / 4, async { while let Ok(Some(_)) = decisions.message().await {} }).await;
+                    return Ended::Finished;
+                }
+            }
+        }
+    }
+
+    async fn open(
+        &self,
+        client: FusionClient<Channel>,
+        reply: &v1::RegisterReply,
+        outgoing: mpsc::UnboundedReceiver<v1::FrameReport>,
+    ) -> Result<Streaming<v1::Acknowledgement>, Status> {
+        let limit = usize::try_from(reply.max_report_bytes).unwrap_or(usize::MAX);
+        let mut client = client.max_encoding_message_size(limit);
+        let mut request = Request::new(UnboundedReceiverStream::new(outgoing));
+        let session = reply.session.parse().map_err(|_| Status::internal("the session has no name"))?;
+        request.metadata_mut().insert(SESSION_KEY, session);
+        let opened = timeout(CALL, client.report(request)).await;
+        let opened = opened.map_err(|_| Status::deadline_exceeded("the stream of reports did not open"))?;
+        Ok(opened?.into_inner())
+    }
+
+    /// The next report that credit allows, with the time at which it leaves.
+    fn next_report(&self) -> Option<v1::FrameReport> {
+        let mut next = None;
+        self.bench.outbox.send_if_modified(|outbox| {
+            let before = outbox.totals();
+            next = outbox.take_next();
+            self.bench.metrics.moved(&before, &outbox.totals());
+            self.bench.metrics.reports_waiting.set(outbox.waiting() as f64);
+            false
+        });
+        let mut report = next?;
+        if let Some(times) = &mut report.times {
+            times.sent_ns = unix_time_ns();
+        }
+        Some(report)
+    }
+
+    fn decided(&self, decision: &v1::Acknowledgement) {
+        if decision.dropped > 0 {
+            tracing::debug!(frame = decision.frame, reason = decision.reason, "blocks were dropped");
+        }
+        self.bench.outbox.send_modify(|outbox| {
+            let before = outbox.totals();
+            if outbox.acknowledge(decision).is_none() {
+                tracing::debug!(frame = decision.frame, "a decision on a report that is not under way");
+            }
+            self.bench.metrics.moved(&before, &outbox.totals());
+        });
+    }
+}
