@@ -23,7 +23,7 @@ use crate::beamforming::apply_phases;
 use crate::channel::free_space_gain;
 use crate::geometry::{Point, cascade_delay_s};
 use crate::random::{Purpose, Stream, stream};
-use crate::scenario::{CrossSection, Motion, Scenario, ScenarioError};
+use crate::scenario::{CrossSection, Scenario, ScenarioError};
 use crate::system::{Illumination, System};
 use crate::units::SPEED_OF_LIGHT_M_S;
 
@@ -52,7 +52,6 @@ struct Wave {
 impl EchoSource {
     /// The source of a scenario.
     pub fn new(scenario: &Scenario) -> Result<Self, ScenarioError> {
-        let system = System::new(scenario)?;
         let illumination = Illumination::new(scenario)?;
         let leaky = scenario.imperfections.channel_error > 0.0;
         let count = scenario.irs.len();
@@ -70,6 +69,7 @@ impl EchoSource {
         let deviation = scenario.imperfections.clock_offset_s;
         let clock_offset_s =
             (0..count).map(|_| deviation * clocks.sample::<f64, _>(StandardNormal)).collect();
+        let system = System::of(scenario, illumination.believed);
         Ok(Self { scenario: scenario.clone(), system, radiated, phases: illumination.phases, clock_offset_s })
     }
 
@@ -89,13 +89,10 @@ impl EchoSource {
 
     /// Where the target is in a frame.
     pub fn target_m(&self, frame: u64) -> Point {
-        match self.scenario.target.motion {
-            Motion::Fixed { position_m } => Point::from(position_m),
-            Motion::Random => {
-                let mut draw = stream(self.scenario.seed, Purpose::Target, [self.interval(frame), 0]);
-                self.scenario.coverage.at(draw.random(), draw.random())
-            }
-        }
+        self.scenario.target.motion.position_m(frame).unwrap_or_else(|| {
+            let mut draw = stream(self.scenario.seed, Purpose::Target, [self.interval(frame), 0]);
+            self.scenario.coverage.at(draw.random(), draw.random())
+        })
     }
 
     /// What node `l` receives in `frame` from a target at `target_m`: M sensors x L subcarriers.

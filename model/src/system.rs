@@ -120,11 +120,14 @@ fn element_phases(scenario: &Scenario, k: usize, incident: &CMatrix) -> CVector 
 impl System {
     /// The system of a scenario.
     pub fn new(scenario: &Scenario) -> Result<Self, ScenarioError> {
-        let illumination = Illumination::new(scenario)?;
-        let streams: Vec<usize> = illumination.believed.iter().map(CMatrix::ncols).collect();
+        Ok(Self::of(scenario, Illumination::new(scenario)?.believed))
+    }
+
+    /// The system of a checked scenario whose IRSs radiate `reflected_signals`.
+    pub(crate) fn of(scenario: &Scenario, reflected_signals: Vec<CMatrix>) -> Self {
+        let streams: Vec<usize> = reflected_signals.iter().map(CMatrix::ncols).collect();
         let waveforms = waveforms(scenario.seed, scenario.signal.subcarriers, &streams);
-        let irs = illumination
-            .believed
+        let irs = reflected_signals
             .into_iter()
             .zip(waveforms)
             .enumerate()
@@ -134,7 +137,7 @@ impl System {
                 waveform,
             })
             .collect();
-        Ok(Self {
+        Self {
             wavelength_m: scenario.signal.wavelength_m,
             spacing_wavelengths: scenario.signal.spacing_wavelengths,
             bandwidth_hz: scenario.signal.bandwidth_hz,
@@ -145,7 +148,7 @@ impl System {
             elements: scenario.surface.elements,
             coverage: scenario.coverage.clone(),
             irs,
-        })
+        }
     }
 
     /// Number of IRSs K.

@@ -6,6 +6,7 @@
 //! sentence that names the key, the value and the allowed range.
 
 mod generate;
+mod motion;
 mod validate;
 
 use serde::{Deserialize, Serialize};
@@ -14,6 +15,7 @@ use crate::geometry::{Point, Pose};
 use crate::units::{ratio_from_db, watts_from_dbm};
 
 pub use generate::{IRS_COUNT_RANGE, ring};
+pub use motion::Motion;
 pub use validate::ScenarioError;
 
 /// An experiment.
@@ -137,19 +139,6 @@ pub struct Target {
     pub rcs_dbsm: f64,
     /// How it moves.
     pub motion: Motion,
-}
-
-/// How the target moves.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case", rename_all_fields = "snake_case", deny_unknown_fields)]
-pub enum Motion {
-    /// Uniform over the coverage area, anew for every coherent interval, as in the paper.
-    Random,
-    /// Stays where it is.
-    Fixed {
-        /// Its position.
-        position_m: [f64; 2],
-    },
 }
 
 /// Departures from the ideal model.

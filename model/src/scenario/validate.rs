@@ -105,7 +105,7 @@ impl Scenario {
             place("target.motion.fixed.position_m", position_m)?;
             self.validate_target_place("target.motion.fixed.position_m", position_m)?;
         }
-        Ok(())
+        self.target.motion.validate(&self.coverage)
     }
 
     fn validate_irs_place(&self, k: usize) -> Check {

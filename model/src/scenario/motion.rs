@@ -1,0 +1,190 @@
+//! How the target moves: its position is a function of the frame number alone, so that any frame can be made
+//! without the ones before it.
+//!
+//! Line, circle and waypoints are run through at constant speed between their points and repeat: a line and a
+//! chain of waypoints go back the way they came, a circle goes round.
+
+use std::f64::consts::TAU;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Coverage, ScenarioError};
+use crate::geometry::Point;
+
+/// How the target moves.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", rename_all_fields = "snake_case", deny_unknown_fields)]
+pub enum Motion {
+    /// Uniform over the coverage area, anew for every coherent interval, as in the paper.
+    Random,
+    /// Stays where it is.
+    Fixed {
+        /// Its position.
+        position_m: [f64; 2],
+    },
+    /// Back and forth on a line.
+    Line {
+        /// One end, where it is at frame 0.
+        from_m: [f64; 2],
+        /// The other end.
+        to_m: [f64; 2],
+        /// Frames from end to end.
+        frames: u64,
+    },
+    /// Round and round, counter-clockwise from the point in the direction of x.
+    Circle {
+        /// Centre.
+        centre_m: [f64; 2],
+        /// Radius.
+        radius_m: f64,
+        /// Frames of a round.
+        frames: u64,
+    },
+    /// From point to point, and back at the end.
+    Waypoints {
+        /// The points, at least two.
+        points_m: Vec<[f64; 2]>,
+        /// Frames from one point to the next.
+        frames_per_leg: u64,
+    },
+}
+
+impl Motion {
+    /// Where the target is in a frame; none if that is drawn at random.
+    pub fn position_m(&self, frame: u64) -> Option<Point> {
+        match self {
+            Self::Random => None,
+            Self::Fixed { position_m } => Some(Point::from(*position_m)),
+            Self::Line { from_m, to_m, frames } => Some(along(&[*from_m, *to_m], *frames, frame)),
+            Self::Circle { centre_m, radius_m, frames } => {
+                let frames = (*frames).max(1);
+                let (sin, cos) = (TAU * (frame % frames) as f64 / frames as f64).sin_cos();
+                Some(Point::from(*centre_m) + Point::new(cos, sin) * *radius_m)
+            }
+            Self::Waypoints { points_m, frames_per_leg } => Some(along(points_m, *frames_per_leg, frame)),
+        }
+    }
+
+    /// The points that span the motion, with the keys that name them.
+    fn corners(&self) -> Vec<(String, [f64; 2])> {
+        let key = |name: &str| format!("target.motion.{name}");
+        match self {
+            Self::Random => Vec::new(),
+            Self::Fixed { position_m } => vec![(key("fixed.position_m"), *position_m)],
+            Self::Line { from_m, to_m, .. } => {
+                vec![(key("line.from_m"), *from_m), (key("line.to_m"), *to_m)]
+            }
+            Self::Circle { centre_m: [x, y], radius_m: r, .. } => {
+                let around = [[x - r, y - r], [x + r, y + r]];
+                around.map(|corner| (key("circle.radius_m"), corner)).to_vec()
+            }
+            Self::Waypoints { points_m, .. } => {
+                let named = points_m.iter().enumerate();
+                named.map(|(i, point)| (key(&format!("waypoints.points_m[{i}]")), *point)).collect()
+            }
+        }
+    }
+
+    /// Refuses a motion without duration, without points, or out of the coverage area. A fixed target may
+    /// stand outside, to see what happens.
+    pub(super) fn validate(&self, coverage: &Coverage) -> Result<(), ScenarioError> {
+        let duration = match self {
+            Self::Random | Self::Fixed { .. } => None,
+            Self::Line { frames, .. } => Some(("line.frames", *frames)),
+            Self::Circle { frames, .. } => Some(("circle.frames", *frames)),
+            Self::Waypoints { frames_per_leg, .. } => Some(("waypoints.frames_per_leg", *frames_per_leg)),
+        };
+        if let Some((key, 0)) = duration {
+            return Err(ScenarioError::new(format!("target.motion.{key}"), 0, "must be at least 1"));
+        }
+        if let Self::Circle { radius_m, .. } = self
+            && !(radius_m.is_finite() && *radius_m > 0.0)
+        {
+            let rule = "must be positive and finite";
+            return Err(ScenarioError::new("target.motion.circle.radius_m", radius_m, rule));
+        }
+        if let Self::Waypoints { points_m, .. } = self
+            && points_m.len() < 2
+        {
+            let rule = "must list at least two points";
+            return Err(ScenarioError::new("target.motion.waypoints.points_m", points_m.len(), rule));
+        }
+        if duration.is_none() {
+            return Ok(());
+        }
+        // A line between two points of a rectangle stays inside it, and so does a circle in its square.
+        match self.corners().into_iter().find(|(_, corner)| !coverage.contains(Point::from(*corner))) {
+            None => Ok(()),
+            Some((key, [x, y])) => {
+                let rule = "leads the target out of the coverage area";
+                Err(ScenarioError::new(key, format!("[{x}, {y}]"), rule))
+            }
+        }
+    }
+}
+
+/// Position on the way through `points` and back, `frames` to each leg.
+fn along(points: &[[f64; 2]], frames: u64, frame: u64) -> Point {
+    let legs = points.len().saturating_sub(1) as u64;
+    let there = legs.saturating_mul(frames).max(1);
+    let step = frame % there.saturating_mul(2);
+    let step = if step > there { there.saturating_mul(2) - step } else { step };
+    let (leg, within) = (step / frames.max(1), step % frames.max(1));
+    let at = |index: u64| points.get(index as usize).or(points.last()).copied().unwrap_or_default();
+    let (from, to) = (Point::from(at(leg)), Point::from(at(leg + 1)));
+    from + (to - from) * (within as f64 / frames.max(1) as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn positions(motion: &Motion, frames: &[u64]) -> Vec<[f64; 2]> {
+        frames.iter().map(|&frame| motion.position_m(frame).unwrap()).map(|p| [p.x, p.y]).collect()
+    }
+
+    #[test]
+    fn a_line_goes_there_and_back_at_constant_speed() {
+        let line = Motion::Line { from_m: [1.0, 2.0], to_m: [5.0, 4.0], frames: 4 };
+        let expected = [[1.0, 2.0], [2.0, 2.5], [5.0, 4.0], [4.0, 3.5], [1.0, 2.0], [2.0, 2.5]];
+        assert_eq!(positions(&line, &[0, 1, 4, 5, 8, 9]), expected);
+    }
+
+    #[test]
+    fn a_circle_goes_round() {
+        let circle = Motion::Circle { centre_m: [5.0, 5.0], radius_m: 2.0, frames: 8 };
+        for (frame, expected) in [(0, [7.0, 5.0]), (2, [5.0, 7.0]), (4, [3.0, 5.0]), (14, [5.0, 3.0])] {
+            let at = positions(&circle, &[frame])[0];
+            let error = (at[0] - expected[0]).hypot(at[1] - expected[1]);
+            assert!(error < 1e-12, "frame {frame}: {at:?}");
+        }
+    }
+
+    #[test]
+    fn waypoints_are_met_one_after_another() {
+        let points_m = vec![[0.0, 0.0], [4.0, 0.0], [4.0, 8.0]];
+        let way = Motion::Waypoints { points_m, frames_per_leg: 2 };
+        let expected = [[0.0, 0.0], [2.0, 0.0], [4.0, 0.0], [4.0, 4.0], [4.0, 8.0], [4.0, 4.0], [4.0, 0.0]];
+        assert_eq!(positions(&way, &[0, 1, 2, 3, 4, 5, 6]), expected);
+        assert_eq!(way.position_m(8), way.position_m(0));
+    }
+
+    #[test]
+    fn what_leads_nowhere_or_out_of_the_area_is_refused() {
+        let coverage = Coverage::default();
+        let refused = |motion: Motion| motion.validate(&coverage).unwrap_err().key;
+        let line = |to_m, frames| Motion::Line { from_m: [0.0, 0.0], to_m, frames };
+        let circle = |radius_m, frames| Motion::Circle { centre_m: [5.0, 5.0], radius_m, frames };
+        let way =
+            |points_m: &[[f64; 2]]| Motion::Waypoints { points_m: points_m.to_vec(), frames_per_leg: 1 };
+        assert_eq!(line([10.0, 10.0], 1).validate(&coverage), Ok(()));
+        assert_eq!(circle(5.0, 1).validate(&coverage), Ok(()));
+        assert_eq!(refused(line([1.0, 1.0], 0)), "target.motion.line.frames");
+        assert_eq!(refused(line([1.0, 10.5], 3)), "target.motion.line.to_m");
+        assert_eq!(refused(line([f64::NAN, 1.0], 3)), "target.motion.line.to_m");
+        assert_eq!(refused(circle(5.5, 3)), "target.motion.circle.radius_m");
+        assert_eq!(refused(circle(-1.0, 3)), "target.motion.circle.radius_m");
+        assert_eq!(refused(way(&[[1.0, 1.0]])), "target.motion.waypoints.points_m");
+        assert_eq!(refused(way(&[[1.0, 1.0], [2.0, -1.0]])), "target.motion.waypoints.points_m[1]");
+    }
+}
