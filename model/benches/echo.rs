@@ -22,7 +22,7 @@ fn one_frame_for_all_nodes(bencher: divan::Bencher, count: usize) {
     });
 }
 
-#[divan::bench(args = [3, 8])]
+#[divan::bench(args = [3, 8, 16])]
 fn build_the_system(count: usize) -> model::System {
     let scenario = ring(&Scenario::default(), count).expect("a ring of this size exists");
     model::System::new(&scenario).expect("the scenario is valid")

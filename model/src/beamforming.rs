@@ -4,7 +4,11 @@
 //! the D_k strongest directions of H_k. "All channels but one" is needed K times; halving the set recursively
 //! shares the work, so that each channel is orthogonalised O(log K) times rather than K.
 //! Power: `sum_k ||W_k||_F^2 = L P_max`, equal over all streams.
+//!
+//! Cost: some 16 N_t (sum D_k)^2 (log2 K + 3) real operations, nearly all of them in real matrix products
+//! ([`Basis`]): 1 ms at K = 3, 0.1 s at K = 16.
 
+use nalgebra::DMatrix;
 use nalgebra::linalg::{QR, SVD};
 use num_complex::Complex64;
 
@@ -29,7 +33,8 @@ pub fn zero_forcing(channels: &[CMatrix], total_power_w: f64) -> Result<Vec<CMat
     let mut beams = vec![CMatrix::zeros(0, 0); channels.len()];
     let rows: Vec<CMatrix> = channels.iter().map(strongest_rows).collect();
     let members: Vec<usize> = (0..channels.len()).collect();
-    beams_within(channels, &rows, &members, &Vec::new(), &mut beams)?;
+    let mut outside = Basis::new(channels.first().map_or(0, CMatrix::ncols));
+    beams_within(channels, &rows, &members, &mut outside, &mut beams)?;
     let streams: usize = beams.iter().map(CMatrix::ncols).sum();
     let amplitude = Complex64::from((total_power_w / streams as f64).sqrt());
     Ok(beams.into_iter().map(|w| w * amplitude).collect())
@@ -40,7 +45,7 @@ fn beams_within(
     channels: &[CMatrix],
     rows: &[CMatrix],
     members: &[usize],
-    outside: &[CVector],
+    outside: &mut Basis,
     beams: &mut [CMatrix],
 ) -> Result<(), DependentChannels> {
     if let [k] = *members {
@@ -48,12 +53,13 @@ fn beams_within(
         return Ok(());
     }
     let (left, right) = members.split_at(members.len() / 2);
+    let before = outside.count;
     for (inner, outer) in [(left, right), (right, left)] {
-        let mut basis = outside.to_vec();
         for &j in outer {
-            extend(&mut basis, &rows[j]);
+            outside.extend(&rows[j]);
         }
-        beams_within(channels, rows, inner, &basis, beams)?;
+        beams_within(channels, rows, inner, outside, beams)?;
+        outside.truncate(before);
     }
     Ok(())
 }
@@ -82,45 +88,140 @@ fn right_directions(channel: &CMatrix) -> (CMatrix, Vec<f64>) {
     (directions, strengths)
 }
 
-/// Adds to an orthonormal basis what `columns` have beyond it.
-fn extend(basis: &mut Vec<CVector>, columns: &CMatrix) {
-    for column in columns.column_iter() {
-        let mut rest = column.into_owned();
-        remove(&mut rest, basis);
-        let norm = rest.norm();
-        if norm > RANK_TOLERANCE {
-            rest.unscale_mut(norm);
-            remove(&mut rest, basis);
-            basis.push(rest.normalize());
+/// The strongest directions of `channel` orthogonal to `outside`; none if nothing is left.
+fn strongest_hidden(channel: &CMatrix, outside: &mut Basis) -> Option<CMatrix> {
+    let mut visible = stacked(&channel.adjoint());
+    outside.remove_from(&mut visible);
+    if visible.norm() <= RANK_TOLERANCE * channel.norm() {
+        return None;
+    }
+    let (directions, _) = right_directions(&unstacked(&visible).adjoint());
+    let before = outside.count;
+    outside.extend_hidden(directions.column_iter().map(|column| column.into_owned()).collect());
+    let own = outside.since(before);
+    outside.truncate(before);
+    (own.ncols() > 0).then_some(own)
+}
+
+/// An orthonormal basis of complex vectors, held as real ones.
+///
+/// A complex vector v is stacked as [Re v; Im v]. Its complex multiples are spanned over the reals by that and
+/// by [-Im v; Re v], the stack of jv: so to be orthogonal to v is to be orthogonal to both, and removing a whole
+/// basis from a block of vectors is two real matrix products, which are several times as fast as complex ones.
+struct Basis {
+    /// Complex vectors there.
+    count: usize,
+    /// 2 N_t x 2 N_t; the first `2 count` columns are in use.
+    columns: DMatrix<f64>,
+    /// Its transpose.
+    rows: DMatrix<f64>,
+}
+
+impl Basis {
+    fn new(dimension: usize) -> Self {
+        let empty = DMatrix::zeros(2 * dimension, 2 * dimension);
+        Self { count: 0, columns: empty.clone(), rows: empty }
+    }
+
+    fn truncate(&mut self, count: usize) {
+        self.count = count;
+    }
+
+    /// The vectors from number `first` on.
+    fn since(&self, first: usize) -> CMatrix {
+        let vectors: Vec<CVector> = (first..self.count)
+            .map(|i| unstacked(&self.columns.columns(2 * i, 1).into_owned()).column(0).into_owned())
+            .collect();
+        if vectors.is_empty() {
+            CMatrix::zeros(self.columns.nrows() / 2, 0)
+        } else {
+            CMatrix::from_columns(&vectors)
         }
+    }
+
+    /// Removes from every column of `block`, stacked, its part in the span of the basis.
+    fn remove_from(&self, block: &mut DMatrix<f64>) {
+        if self.count > 0 {
+            let along = self.rows.rows(0, 2 * self.count) * &*block;
+            block.gemm(-1.0, &self.columns.columns(0, 2 * self.count), &along, 1.0);
+        }
+    }
+
+    /// Adds what `columns` have beyond the basis. Each is orthogonalised twice: against the basis in one
+    /// block, against those before it in the block one by one.
+    fn extend(&mut self, columns: &CMatrix) {
+        let mut block = stacked(columns);
+        self.remove_from(&mut block);
+        self.extend_hidden(orthonormal(&unstacked(&block), RANK_TOLERANCE));
+    }
+
+    /// Adds orthonormal vectors that are orthogonal to the basis but for rounding, which is removed.
+    fn extend_hidden(&mut self, mut vectors: Vec<CVector>) {
+        // A space that is full has room for rounding only.
+        vectors.truncate(self.columns.nrows() / 2 - self.count);
+        if vectors.is_empty() {
+            return;
+        }
+        let mut block = stacked(&CMatrix::from_columns(&vectors));
+        self.remove_from(&mut block);
+        for vector in orthonormal(&unstacked(&block), 0.0) {
+            self.push(&vector);
+        }
+    }
+
+    fn push(&mut self, vector: &CVector) {
+        let (n, at) = (vector.len(), 2 * self.count);
+        for (i, value) in vector.iter().enumerate() {
+            for (column, stack) in [(at, [value.re, value.im]), (at + 1, [-value.im, value.re])] {
+                for (row, part) in [(i, stack[0]), (n + i, stack[1])] {
+                    self.columns[(row, column)] = part;
+                    self.rows[(column, row)] = part;
+                }
+            }
+        }
+        self.count += 1;
     }
 }
 
-/// Removes from `vector` its part in the span of `basis`.
-fn remove(vector: &mut CVector, basis: &[CVector]) {
-    for direction in basis {
+/// Gram-Schmidt on the columns of a block; those with a rest of at most `floor` are left out.
+fn orthonormal(block: &CMatrix, floor: f64) -> Vec<CVector> {
+    let mut done: Vec<CVector> = Vec::with_capacity(block.ncols());
+    for column in block.column_iter() {
+        let mut rest = column.into_owned();
+        remove(&mut rest, &done);
+        let norm = rest.norm();
+        if norm > floor {
+            rest.unscale_mut(norm);
+            remove(&mut rest, &done);
+            done.push(rest.normalize());
+        }
+    }
+    done
+}
+
+/// Removes from `vector` its part in the span of `directions`.
+fn remove(vector: &mut CVector, directions: &[CVector]) {
+    for direction in directions {
         let along = direction.dotc(vector);
         vector.axpy(-along, direction, Complex64::ONE);
     }
 }
 
-/// The strongest directions of `channel` orthogonal to `outside`; none if nothing is left.
-fn strongest_hidden(channel: &CMatrix, outside: &[CVector]) -> Option<CMatrix> {
-    let mut visible = channel.adjoint();
-    for mut column in visible.column_iter_mut() {
-        let mut own = column.clone_owned();
-        remove(&mut own, outside);
-        remove(&mut own, outside);
-        column.copy_from(&own);
-    }
-    if visible.norm() <= RANK_TOLERANCE * channel.norm() {
-        return None;
-    }
-    let (directions, _) = right_directions(&visible.adjoint());
-    let mut basis = outside.to_vec();
-    extend(&mut basis, &directions);
-    let own = &basis[outside.len()..];
-    (!own.is_empty()).then(|| CMatrix::from_columns(own))
+/// Columns as [Re; Im].
+fn stacked(matrix: &CMatrix) -> DMatrix<f64> {
+    let n = matrix.nrows();
+    DMatrix::from_fn(
+        2 * n,
+        matrix.ncols(),
+        |i, j| {
+            if i < n { matrix[(i, j)].re } else { matrix[(i - n, j)].im }
+        },
+    )
+}
+
+fn unstacked(block: &DMatrix<f64>) -> CMatrix {
+    let n = block.nrows() / 2;
+    CMatrix::from_fn(n, block.ncols(), |i, j| Complex64::new(block[(i, j)], block[(n + i, j)]))
 }
 
 /// Element phases that make the strongest stream add up in the direction of `steering`,
