@@ -4,15 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use proto::backoff::{Backoff, random_u64};
+use proto::channel::connect;
 use proto::clock::unix_time_ns;
 use proto::scenario::SharedScenario;
 use proto::v1::fusion_client::FusionClient;
-use proto::{HTTP2_WINDOW_BYTES, PROTOCOL_VERSION, SESSION_KEY, v1};
+use proto::{PROTOCOL_VERSION, SESSION_KEY, v1};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout};
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tokio_util::sync::CancellationToken;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 use tonic::{Code, Request, Status, Streaming};
 
 use crate::outbox::Outbox;
@@ -125,22 +126,7 @@ impl Reporter {
 
     async fn try_register(&self) -> Result<(FusionClient<Channel>, v1::RegisterReply), Status> {
         let config = &self.bench.config;
-        let unavailable = |error: tonic::transport::Error| {
-            let cause = std::error::Error::source(&error).map(ToString::to_string);
-            Status::unavailable(format!("{}: {}", config.fusion, cause.unwrap_or_else(|| error.to_string())))
-        };
-        let endpoint = Endpoint::from_shared(format!("http://{}", config.fusion)).map_err(unavailable)?;
-        let channel = endpoint
-            .connect_timeout(CALL)
-            .tcp_nodelay(true)
-            .initial_stream_window_size(HTTP2_WINDOW_BYTES)
-            .initial_connection_window_size(HTTP2_WINDOW_BYTES)
-            .http2_keep_alive_interval(Duration::from_secs(1))
-            .keep_alive_timeout(Duration::from_secs(2))
-            .keep_alive_while_idle(true)
-            .connect()
-            .await
-            .map_err(unavailable)?;
+        let channel = connect(&config.fusion).await?;
         let mut client = FusionClient::new(channel);
         let mut request = Request::new(v1::RegisterRequest {
             protocol_version: PROTOCOL_VERSION,

@@ -4,6 +4,7 @@
 //! checked, [`echo`] the ZeroMQ transport of echo frames. A type from the wire never travels past `convert`.
 
 pub mod backoff;
+pub mod channel;
 pub mod clock;
 pub mod convert;
 pub mod echo;

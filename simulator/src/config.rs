@@ -1,0 +1,277 @@
+//! Settings of the simulator: raw from defaults, file, environment and flags; checked before any port is
+//! bound.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use model::Scenario;
+use proto::echo::EchoFrame;
+use serde::{Deserialize, Serialize};
+use settings::{ScenarioChoice, SettingsError, load_role};
+
+/// The name of this process in logs, announcements and variables.
+pub const ROLE: &str = "simulator";
+
+/// Flags of the simulator; each is also a key of the settings file and an environment variable
+/// HYLOC_SIMULATOR_<KEY>.
+#[derive(Debug, Clone, Default, clap::Args, Serialize)]
+pub struct Flags {
+    /// Settings file, TOML; flags and HYLOC_SIMULATOR_<KEY> override it.
+    #[arg(long, value_name = "FILE", env = "HYLOC_CONFIG_SIMULATOR")]
+    #[serde(skip)]
+    pub config: Option<PathBuf>,
+    /// Print the settings that would be used, as TOML, and exit.
+    #[arg(long)]
+    #[serde(skip)]
+    pub print_config: bool,
+    /// Scenario file; Table I without one.
+    #[arg(long, value_name = "FILE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scenario: Option<PathBuf>,
+    /// Override one key of the scenario; may be repeated.
+    #[arg(long = "set", value_name = "KEY=VALUE")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub set: Vec<String>,
+    /// Number of IRSs, where it differs from the scenario's.
+    #[arg(long, value_name = "K")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<usize>,
+    /// Transmit power, where it differs from the scenario's.
+    #[arg(long, value_name = "DBM")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub power_dbm: Option<f64>,
+    /// Frames to send; 0 goes on until stopped [default: 0].
+    #[arg(long, value_name = "N")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub frames: Option<u64>,
+    /// Frames a second [default: 50].
+    #[arg(long, value_name = "HZ")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<f64>,
+    /// Where nodes subscribe to echo frames; port 0 takes any [default: 127.0.0.1:7500].
+    #[arg(long, value_name = "ADDRESS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub echo_listen: Option<String>,
+    /// Host and port of the fusion center that is told the truth, or `none` [default: none].
+    #[arg(long, value_name = "ADDRESS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fusion: Option<String>,
+    /// Start after this time even if not all nodes have subscribed; 0 waits for all [default: 0].
+    #[arg(long, value_name = "SECONDS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start_after_s: Option<f64>,
+    /// How long to wait for the last acknowledgements at the end [default: 5].
+    #[arg(long, value_name = "SECONDS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub settle_timeout_s: Option<f64>,
+    /// Where /metrics and /health are served; port 0 takes any, `none` serves nothing [default: 127.0.0.1:0].
+    #[arg(long, value_name = "ADDRESS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub http_listen: Option<String>,
+    /// Where gRPC health is served [default: none].
+    #[arg(long, value_name = "ADDRESS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub health_listen: Option<String>,
+}
+
+/// Settings as they are written.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RawConfig {
+    /// Scenario file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scenario: Option<PathBuf>,
+    /// Overrides of the scenario.
+    pub set: Vec<String>,
+    /// Number of IRSs, where it differs from the scenario's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<usize>,
+    /// Transmit power, where it differs from the scenario's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub power_dbm: Option<f64>,
+    /// Frames to send; 0 is no end.
+    pub frames: u64,
+    /// Frames a second.
+    pub rate: f64,
+    /// Where nodes subscribe.
+    pub echo_listen: String,
+    /// Host and port of the fusion center, or `none`.
+    pub fusion: String,
+    /// When to start without all nodes; 0 is never.
+    pub start_after_s: f64,
+    /// How long to wait for the last acknowledgements.
+    pub settle_timeout_s: f64,
+    /// Where `/metrics` and `/health` are served, or `none`.
+    pub http_listen: String,
+    /// Where gRPC health is served, or `none`.
+    pub health_listen: String,
+}
+
+impl Default for RawConfig {
+    fn default() -> Self {
+        Self {
+            scenario: None,
+            set: Vec::new(),
+            nodes: None,
+            power_dbm: None,
+            frames: 0,
+            rate: 50.0,
+            echo_listen: "127.0.0.1:7500".into(),
+            fusion: "none".into(),
+            start_after_s: 0.0,
+            settle_timeout_s: 5.0,
+            http_listen: "127.0.0.1:0".into(),
+            health_listen: "none".into(),
+        }
+    }
+}
+
+/// Why settings cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The layers do not fit.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    /// A value is out of range.
+    #[error("{key} = {value}: must be {allowed}")]
+    Value {
+        /// Its key.
+        key: &'static str,
+        /// The value.
+        value: String,
+        /// What is allowed.
+        allowed: &'static str,
+    },
+}
+
+/// Checked settings.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// The scenario.
+    pub scenario: Scenario,
+    /// Frames to send; none is no end.
+    pub frames: Option<u64>,
+    /// Frames a second.
+    pub rate_hz: f64,
+    /// Where nodes subscribe.
+    pub echo_listen: SocketAddr,
+    /// Host and port of the fusion center.
+    pub fusion: Option<String>,
+    /// When to start without all nodes.
+    pub start_after: Option<Duration>,
+    /// How long to wait for the last acknowledgements.
+    pub settle_timeout: Duration,
+    /// Where `/metrics` and `/health` are served.
+    pub http_listen: Option<SocketAddr>,
+    /// Where gRPC health is served.
+    pub health_listen: Option<SocketAddr>,
+}
+
+impl RawConfig {
+    /// Resolves the layers.
+    pub fn load(flags: &Flags) -> Result<Self, SettingsError> {
+        load_role(ROLE, flags.config.as_deref(), flags)
+    }
+
+    /// Checks every value and loads the scenario.
+    pub fn check(self) -> Result<Config, ConfigError> {
+        let choice = ScenarioChoice {
+            file: self.scenario,
+            set: self.set,
+            nodes: self.nodes,
+            power_dbm: self.power_dbm,
+        };
+        let scenario = choice.load()?;
+        if !EchoFrame::fits(scenario.surface.sensors, scenario.signal.subcarriers) {
+            let shape = format!("{} x {}", scenario.surface.sensors, scenario.signal.subcarriers);
+            return Err(refuse("sensors x subcarriers", shape, "a frame of at most 64 MiB"));
+        }
+        let rate = within("rate", self.rate, 1e-3, 1e5, "between 0.001 and 100000")?;
+        let start_after = seconds("start_after_s", self.start_after_s)?;
+        let echo_listen = listen("echo_listen", &self.echo_listen)?;
+        Ok(Config {
+            scenario,
+            frames: (self.frames > 0).then_some(self.frames),
+            rate_hz: rate,
+            echo_listen: echo_listen.ok_or_else(|| refuse("echo_listen", "none", "address:port"))?,
+            fusion: fusion(self.fusion)?,
+            start_after: (!start_after.is_zero()).then_some(start_after),
+            settle_timeout: seconds("settle_timeout_s", self.settle_timeout_s)?,
+            http_listen: listen("http_listen", &self.http_listen)?,
+            health_listen: listen("health_listen", &self.health_listen)?,
+        })
+    }
+}
+
+fn refuse(key: &'static str, value: impl ToString, allowed: &'static str) -> ConfigError {
+    ConfigError::Value { key, value: value.to_string(), allowed }
+}
+
+fn within(
+    key: &'static str,
+    value: f64,
+    min: f64,
+    max: f64,
+    allowed: &'static str,
+) -> Result<f64, ConfigError> {
+    if (min..=max).contains(&value) { Ok(value) } else { Err(refuse(key, value, allowed)) }
+}
+
+fn seconds(key: &'static str, value: f64) -> Result<Duration, ConfigError> {
+    within(key, value, 0.0, 3600.0, "between 0 and 3600").map(Duration::from_secs_f64)
+}
+
+fn listen(key: &'static str, value: &str) -> Result<Option<SocketAddr>, ConfigError> {
+    if value == "none" {
+        return Ok(None);
+    }
+    value.parse().map(Some).map_err(|_| refuse(key, value, "address:port or none"))
+}
+
+fn fusion(value: String) -> Result<Option<String>, ConfigError> {
+    match value.rsplit_once(':') {
+        _ if value == "none" => Ok(None),
+        Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0) => {
+            Ok(Some(value))
+        }
+        _ => Err(refuse("fusion", value, "host:port or none")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_are_the_strongest_layer() {
+        let flags = Flags {
+            nodes: Some(4),
+            power_dbm: Some(40.0),
+            frames: Some(10),
+            rate: Some(4.0),
+            ..Flags::default()
+        };
+        let config = RawConfig::load(&flags).unwrap().check().unwrap();
+        assert_eq!((config.scenario.irs.len(), config.scenario.base_station.power_dbm), (4, 40.0));
+        assert_eq!((config.frames, config.rate_hz), (Some(10), 4.0));
+        assert_eq!((config.fusion, config.start_after), (None, None));
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_named() {
+        let refused = |change: fn(&mut RawConfig)| {
+            let mut raw = RawConfig::default();
+            change(&mut raw);
+            raw.check().unwrap_err().to_string()
+        };
+        assert_eq!(refused(|raw| raw.rate = 0.0), "rate = 0: must be between 0.001 and 100000");
+        assert_eq!(refused(|raw| raw.rate = f64::NAN), "rate = NaN: must be between 0.001 and 100000");
+        assert_eq!(refused(|raw| raw.fusion = ":1".into()), "fusion = :1: must be host:port or none");
+        assert_eq!(
+            refused(|raw| raw.echo_listen = "none".into()),
+            "echo_listen = none: must be address:port"
+        );
+        assert!(refused(|raw| raw.nodes = Some(99)).contains("nodes = 99"));
+    }
+}

@@ -1,0 +1,297 @@
+//! The simulator: echo frames of a scenario for all nodes, open loop at a set rate, and the truth for the
+//! fusion center's display.
+//!
+//! Only this process knows where the target is: nodes get samples, the fusion center gets the truth on a
+//! channel that no estimator reads.
+
+pub mod config;
+mod pace;
+mod truth;
+mod watch;
+
+use std::net::TcpListener;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::{EchoSource, Scenario};
+use proto::clock::unix_time_ns;
+use proto::echo::{EchoError, EchoLedger, EchoPublisher};
+use proto::scenario::{ScenarioWireError, SharedScenario};
+use serde::Serialize;
+use telemetry::{Endpoints, Health, Metrics, exit};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+pub use config::{Config, ConfigError, Flags, ROLE, RawConfig};
+use pace::{DueFrame, Schedule};
+use truth::Truth;
+pub use truth::TruthSummary;
+use watch::SimulatorMetrics;
+
+/// How often the wait for nodes is reported.
+const WAIT_REPORT: Duration = Duration::from_millis(500);
+
+/// Why a simulator ends before it is told to.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The scenario cannot be built.
+    #[error("the scenario cannot be built: {0}")]
+    Scenario(String),
+    /// The scenario cannot be shared.
+    #[error(transparent)]
+    Share(#[from] ScenarioWireError),
+    /// The echo socket failed.
+    #[error(transparent)]
+    Echo(#[from] EchoError),
+}
+
+/// The last line of a simulator.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Summary {
+    /// `simulator`.
+    pub role: &'static str,
+    /// The run that all frames belonged to.
+    pub run: u64,
+    /// Frames made.
+    pub frames: u64,
+    /// Largest time that a frame left after its own.
+    pub latest_ms: f64,
+    /// Echo frames per node.
+    pub nodes: Vec<EchoLedger>,
+    /// The truth.
+    pub truth: TruthSummary,
+}
+
+/// The ports, bound by the caller.
+#[derive(Debug)]
+pub struct Listeners {
+    /// Where nodes subscribe.
+    pub echo: TcpListener,
+    /// Where the process is watched.
+    pub endpoints: Endpoints,
+}
+
+impl Listeners {
+    /// Binds the ports of `config`; the error names the address.
+    pub async fn bind(config: &Config) -> std::io::Result<Self> {
+        let address = config.echo_listen;
+        let named = |error: std::io::Error| std::io::Error::new(error.kind(), format!("{address}: {error}"));
+        let echo = TcpListener::bind(address).map_err(named)?;
+        Ok(Self { echo, endpoints: Endpoints::bind(config.http_listen, config.health_listen).await? })
+    }
+
+    /// Prints where they are.
+    fn announce(&self) -> std::io::Result<()> {
+        let echo = Some(self.echo.local_addr()?);
+        telemetry::Started { echo, ..self.endpoints.started(ROLE) }.announce();
+        Ok(())
+    }
+}
+
+/// The process: settings, logs, ports, work, summary. Gives the exit code.
+pub fn main(flags: &Flags) -> ExitCode {
+    let config = match prepare(flags) {
+        Ok(Some(config)) => config,
+        Ok(None) => return ExitCode::from(exit::CLEAN),
+        Err(reason) => {
+            telemetry::complain(ROLE, &reason);
+            return ExitCode::from(exit::BAD_CONFIGURATION);
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    let ended = runtime.map_err(|error| error.to_string()).and_then(|runtime| {
+        let ended = runtime.block_on(process(config));
+        runtime.shutdown_timeout(Duration::from_millis(500));
+        ended
+    });
+    match ended {
+        Ok(summary) => {
+            telemetry::print_json(&summary);
+            ExitCode::from(exit::CLEAN)
+        }
+        Err(reason) => {
+            telemetry::complain(ROLE, &reason);
+            ExitCode::from(exit::FAILED)
+        }
+    }
+}
+
+/// Settings and logs; none if they were only to be shown.
+fn prepare(flags: &Flags) -> Result<Option<Config>, String> {
+    let raw = RawConfig::load(flags).map_err(|error| error.to_string())?;
+    if flags.print_config {
+        let text = toml::to_string(&raw).map_err(|error| error.to_string())?;
+        telemetry::print_text(text.trim_end());
+        return Ok(None);
+    }
+    let config = raw.check().map_err(|error| error.to_string())?;
+    telemetry::logs::init().map_err(|error| error.to_string())?;
+    Ok(Some(config))
+}
+
+async fn process(config: Config) -> Result<Summary, String> {
+    let shutdown = telemetry::shutdown_signal().map_err(|error| error.to_string())?;
+    let listeners = Listeners::bind(&config).await.map_err(|error| error.to_string())?;
+    listeners.announce().map_err(|error| error.to_string())?;
+    run(config, listeners, shutdown).await.map_err(|error| error.to_string())
+}
+
+/// Runs until all frames are sent and acknowledged, or until `shutdown`.
+pub async fn run(
+    config: Config,
+    listeners: Listeners,
+    shutdown: CancellationToken,
+) -> Result<Summary, RunError> {
+    let (registry, health) = (Metrics::new(), Health::new());
+    let stop_serving = CancellationToken::new();
+    let serving = listeners.endpoints.serve(registry.clone(), health.clone(), stop_serving.clone());
+    let nodes = config.scenario.irs.len();
+    let run = unix_time_ns();
+    let hash = SharedScenario::new(config.scenario.clone())?.sha256;
+    let transmission = Transmission {
+        publisher: EchoPublisher::bind(listeners.echo, run, nodes, hash).await?,
+        metrics: SimulatorMetrics::new(&registry, nodes),
+        truth: Truth::default(),
+        run,
+        frames: 0,
+        latest: Duration::ZERO,
+    };
+    let ended = transmission.run(&config, &health, &shutdown).await;
+    stop_serving.cancel();
+    serving.ended().await;
+    ended
+}
+
+/// One run: its sockets and its counts.
+struct Transmission {
+    publisher: EchoPublisher,
+    metrics: SimulatorMetrics,
+    truth: Truth,
+    run: u64,
+    frames: u64,
+    latest: Duration,
+}
+
+impl Transmission {
+    async fn run(
+        mut self,
+        config: &Config,
+        health: &Health,
+        shutdown: &CancellationToken,
+    ) -> Result<Summary, RunError> {
+        let finish_truth = CancellationToken::new();
+        let teller = config.fusion.clone().map(|fusion| {
+            AbortOnDropHandle::new(tokio::spawn(self.truth.clone().tell(fusion, finish_truth.clone())))
+        });
+        let source = build(config.scenario.clone()).await?;
+        self.wait_for_nodes(config.start_after, health, shutdown).await;
+        if !shutdown.is_cancelled() {
+            health.ready();
+            self.transmit(config, source, shutdown).await;
+        }
+        health.not_ready("done");
+        self.settle(config.settle_timeout).await;
+        finish_truth.cancel();
+        if let Some(teller) = teller {
+            let _ = tokio::time::timeout(config.settle_timeout, teller).await;
+        }
+        Ok(self.summary())
+    }
+
+    /// All nodes, or as many as there are after `start_after`.
+    async fn wait_for_nodes(
+        &self,
+        start_after: Option<Duration>,
+        health: &Health,
+        shutdown: &CancellationToken,
+    ) {
+        let patience = async {
+            match start_after {
+                Some(time) => tokio::time::sleep(time).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::pin!(patience);
+        loop {
+            let (there, of) = (self.publisher.subscribed(), self.publisher.ledgers().len());
+            health.not_ready(format!("{there} of {of} nodes have subscribed"));
+            tokio::select! {
+                () = self.publisher.until_all_subscribed() => return,
+                () = &mut patience => {
+                    tracing::warn!(there, of, "starting without all nodes");
+                    return;
+                }
+                () = shutdown.cancelled() => return,
+                () = tokio::time::sleep(WAIT_REPORT) => {}
+            }
+        }
+    }
+
+    async fn transmit(&mut self, config: &Config, source: Arc<EchoSource>, shutdown: &CancellationToken) {
+        let (due, mut frames) = mpsc::channel(1);
+        let (run, count, stop) = (self.run, config.frames, shutdown.child_token());
+        let schedule = Schedule::starting_now(config.rate_hz);
+        tracing::info!(run, frames = count, rate_hz = config.rate_hz, "sending");
+        let maker = stop.clone();
+        let pace = tokio::task::spawn_blocking(move || {
+            pace::release(&source, run, count, schedule, &due, &maker);
+        });
+        while let Some(frame) = frames.recv().await {
+            self.send(frame).await;
+        }
+        if let Err(error) = pace.await {
+            tracing::error!(%error, "the frames ended");
+        }
+    }
+
+    async fn send(&mut self, frame: DueFrame) {
+        self.truth.write(frame.id, frame.target_m);
+        for (node, echo) in frame.echoes.into_iter().enumerate() {
+            self.publisher.publish(node, echo).await;
+        }
+        self.frames += 1;
+        self.latest = self.latest.max(frame.late);
+        self.metrics.frames.increment();
+        self.metrics.late_seconds.observe_time(frame.late);
+        self.count();
+    }
+
+    fn count(&self) {
+        self.metrics.books(&self.publisher.ledgers());
+        self.metrics.subscribed.set(self.publisher.subscribed() as f64);
+        self.metrics.refused.set(self.publisher.refused() as f64);
+    }
+
+    /// Waits for the last acknowledgements.
+    async fn settle(&self, patience: Duration) {
+        if tokio::time::timeout(patience, self.publisher.until_settled()).await.is_err() {
+            let left: u64 = self.publisher.ledgers().iter().map(|ledger| ledger.in_flight).sum();
+            tracing::warn!(left, "frames were never acknowledged: counted as dropped");
+        }
+        self.count();
+    }
+
+    fn summary(self) -> Summary {
+        Summary {
+            role: ROLE,
+            run: self.run,
+            frames: self.frames,
+            latest_ms: self.latest.as_secs_f64() * 1e3,
+            truth: self.truth.summary(),
+            nodes: self.publisher.close(),
+        }
+    }
+}
+
+/// The echo source, built off the async threads.
+async fn build(scenario: Scenario) -> Result<Arc<EchoSource>, RunError> {
+    let begun = std::time::Instant::now();
+    let built = tokio::task::spawn_blocking(move || EchoSource::new(&scenario)).await;
+    let source = built
+        .map_err(|error| RunError::Scenario(error.to_string()))?
+        .map_err(|error| RunError::Scenario(error.to_string()))?;
+    tracing::info!(took_ms = begun.elapsed().as_millis() as u64, "the scenario is built");
+    Ok(Arc::new(source))
+}

@@ -1,0 +1,18 @@
+//! `simulator`: the echo frames of a scenario.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// Makes the echo frames of a scenario, open loop at a set rate, and hands them to the nodes; tells the truth
+/// to the fusion center, for display only.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Command {
+    #[command(flatten)]
+    flags: simulator::Flags,
+}
+
+fn main() -> ExitCode {
+    simulator::main(&Command::parse().flags)
+}

@@ -1,0 +1,120 @@
+//! Frames at their times: made ahead on a thread of their own, released when due.
+//!
+//! Open loop: frame n is due at the start plus n periods, whatever happened to the frames before it. A
+//! simulator that is late sends late, and says so, but never shifts what comes after.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use model::{EchoSource, Point};
+use proto::clock::unix_time_ns;
+use proto::convert::FrameId;
+use proto::echo::EchoFrame;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+/// Longest sleep without a look at the stop signal.
+const GLANCE: Duration = Duration::from_millis(20);
+
+/// A frame of all nodes, due now.
+#[derive(Debug, Clone)]
+pub(crate) struct DueFrame {
+    pub id: FrameId,
+    pub target_m: Point,
+    /// Encoded, per node.
+    pub echoes: Vec<Bytes>,
+    /// How late it is.
+    pub late: Duration,
+}
+
+/// When frames are due, on both clocks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Schedule {
+    start: Instant,
+    start_ns: u64,
+    rate_hz: f64,
+}
+
+impl Schedule {
+    /// Frame 0 is due in a moment: enough to make it.
+    pub fn starting_now(rate_hz: f64) -> Self {
+        let lead = Duration::from_millis(5);
+        let start_ns = unix_time_ns().saturating_add(lead.as_nanos() as u64);
+        Self { start: Instant::now() + lead, start_ns, rate_hz }
+    }
+
+    fn offset(&self, frame: u64) -> Duration {
+        // Not a multiple of a rounded period: that would drift.
+        Duration::from_secs_f64(frame as f64 / self.rate_hz)
+    }
+
+    fn due(&self, frame: u64) -> Instant {
+        self.start + self.offset(frame)
+    }
+
+    fn due_ns(&self, frame: u64) -> u64 {
+        self.start_ns.saturating_add(u64::try_from(self.offset(frame).as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
+/// Makes and releases frames until `frames` are done, the receiver is gone, or `stop`. Blocks its thread.
+pub(crate) fn release(
+    source: &Arc<EchoSource>,
+    run: u64,
+    frames: Option<u64>,
+    schedule: Schedule,
+    out: &mpsc::Sender<DueFrame>,
+    stop: &CancellationToken,
+) {
+    for frame in 0..frames.unwrap_or(u64::MAX) {
+        let Some(mut due) = make(source, FrameId { run, frame }, schedule) else { return };
+        if !sleep_until(schedule.due(frame), stop) {
+            return;
+        }
+        due.late = schedule.due(frame).elapsed();
+        if out.blocking_send(due).is_err() {
+            return;
+        }
+    }
+}
+
+fn make(source: &EchoSource, id: FrameId, schedule: Schedule) -> Option<DueFrame> {
+    let target_m = source.target_m(id.frame);
+    let due_ns = schedule.due_ns(id.frame);
+    let echo = |l: usize| EchoFrame::new(id, l as u32, due_ns, &source.frame(l, id.frame, target_m)).encode();
+    let echoes: Result<Vec<Bytes>, _> = (0..source.system().irs_count()).map(echo).collect();
+    match echoes {
+        Ok(echoes) => Some(DueFrame { id, target_m, echoes, late: Duration::ZERO }),
+        Err(error) => {
+            tracing::error!(%error, "frames of this scenario cannot be sent");
+            None
+        }
+    }
+}
+
+/// False if stopped before.
+fn sleep_until(due: Instant, stop: &CancellationToken) -> bool {
+    while !stop.is_cancelled() {
+        let left = due.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return true;
+        }
+        std::thread::sleep(left.min(GLANCE));
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn due_times_do_not_drift() {
+        let schedule = Schedule { start: Instant::now(), start_ns: 1_000, rate_hz: 3.0 };
+        let day = 3 * 86_400;
+        assert_eq!(schedule.due_ns(day), 86_400_000_001_000);
+        assert_eq!(schedule.due(day) - schedule.start, schedule.offset(day));
+        assert_eq!(schedule.due_ns(0), 1_000);
+    }
+}

@@ -1,0 +1,227 @@
+//! A simulator with nodes that only listen, and a fusion center that only hears the truth.
+
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::time::Duration;
+
+use model::EchoSource;
+use proto::echo::{Delivery, EchoLedger, EchoSubscriber, Link, Subscription, Timings};
+use proto::scenario::SharedScenario;
+use proto::v1;
+use proto::v1::fusion_server::{Fusion, FusionServer};
+use simulator::{Config, Listeners, RawConfig, RunError, Summary};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio_stream::Stream;
+use tokio_stream::wrappers::TcpListenerStream;
+use tokio_util::sync::CancellationToken;
+use tonic::{Request, Response, Status, Streaming};
+
+const DEADLINE: Duration = Duration::from_secs(30);
+
+async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(DEADLINE, future).await.unwrap_or_else(|_| panic!("in time: {what}"))
+}
+
+struct Running {
+    config: Config,
+    echo: SocketAddr,
+    stop: CancellationToken,
+    running: JoinHandle<Result<Summary, RunError>>,
+}
+
+impl Running {
+    async fn start(change: impl FnOnce(&mut RawConfig)) -> Self {
+        let mut raw = RawConfig { echo_listen: "127.0.0.1:0".into(), rate: 200.0, ..RawConfig::default() };
+        change(&mut raw);
+        let config = raw.check().unwrap();
+        let listeners = Listeners::bind(&config).await.unwrap();
+        let echo = listeners.echo.local_addr().unwrap();
+        let stop = CancellationToken::new();
+        let running = tokio::spawn(simulator::run(config.clone(), listeners, stop.clone()));
+        Self { config, echo, stop, running }
+    }
+
+    fn node(&self, node: u32) -> EchoSubscriber {
+        EchoSubscriber::start(Subscription {
+            address: self.echo.to_string(),
+            node,
+            scenario_sha256: SharedScenario::new(self.config.scenario.clone()).unwrap().sha256,
+            window: 64,
+            timings: Timings { silence: Duration::from_secs(10), ..Timings::default() },
+        })
+    }
+
+    async fn ended(self) -> Summary {
+        within("the end", self.running).await.unwrap().unwrap()
+    }
+}
+
+async fn take(node: &mut EchoSubscriber, count: usize) -> Vec<Delivery> {
+    let mut taken = Vec::new();
+    while taken.len() < count {
+        taken.push(within("a frame", node.next()).await.unwrap().unwrap());
+    }
+    taken
+}
+
+#[tokio::test]
+async fn every_node_gets_every_frame_at_its_time() {
+    let simulator = Running::start(|raw| raw.frames = 20).await;
+    let source = EchoSource::new(&simulator.config.scenario).unwrap();
+    let mut nodes: Vec<EchoSubscriber> = (0..3).map(|node| simulator.node(node)).collect();
+    let mut start_ns = None;
+    for (l, node) in nodes.iter_mut().enumerate() {
+        for (frame, delivery) in take(node, 20).await.into_iter().enumerate() {
+            let (echo, frame) = (delivery.frame, frame as u64);
+            assert_eq!(echo.frame, frame);
+            assert_eq!(echo.samples, source.frame(l, frame, source.target_m(frame)).as_slice());
+            // Open loop: times are the start plus a multiple of the period, the same for all nodes.
+            let start_ns = *start_ns.get_or_insert(echo.intended_ns);
+            assert_eq!(echo.intended_ns, start_ns + frame * 5_000_000);
+            assert!(delivery.received_ns >= echo.intended_ns);
+        }
+    }
+    for node in nodes {
+        node.close().await;
+    }
+    let summary = simulator.ended().await;
+    assert_eq!(summary.frames, 20);
+    assert_eq!(summary.nodes, [EchoLedger { offered: 20, delivered: 20, dropped: 0, in_flight: 0 }; 3]);
+}
+
+#[tokio::test]
+async fn a_late_simulator_does_not_shift_what_comes_after() {
+    // A hundred thousand frames a second are more than it can make.
+    let simulator = Running::start(|raw| {
+        (raw.frames, raw.rate, raw.settle_timeout_s) = (50, 1e5, 0.1);
+    })
+    .await;
+    let mut nodes: Vec<EchoSubscriber> = (0..3).map(|node| simulator.node(node)).collect();
+    let frames = take(&mut nodes[0], 50).await;
+    let start_ns = frames[0].frame.intended_ns;
+    assert!(frames.iter().enumerate().all(|(n, d)| d.frame.intended_ns == start_ns + n as u64 * 10_000));
+    drop(nodes);
+    simulator.stop.cancel();
+    let summary = simulator.ended().await;
+    assert!(summary.latest_ms > 0.0, "{summary:?}");
+}
+
+#[tokio::test]
+async fn a_node_that_dies_costs_only_its_own_frames() {
+    let simulator = Running::start(|raw| {
+        raw.frames = 60;
+        raw.settle_timeout_s = 0.2;
+    })
+    .await;
+    let mut nodes: Vec<EchoSubscriber> = (0..3).map(|node| simulator.node(node)).collect();
+    take(&mut nodes[2], 5).await;
+    drop(nodes.pop());
+    for node in &mut nodes {
+        assert_eq!(take(node, 60).await.last().unwrap().frame.frame, 59);
+    }
+    for node in nodes {
+        node.close().await;
+    }
+    let summary = simulator.ended().await;
+    let whole = EchoLedger { offered: 60, delivered: 60, dropped: 0, in_flight: 0 };
+    assert_eq!(summary.nodes[..2], [whole; 2]);
+    let dead = summary.nodes[2];
+    assert_eq!((dead.offered, dead.delivered + dead.dropped, dead.in_flight), (60, 60, 0));
+    assert!(dead.delivered <= 5 && dead.dropped >= 55, "{dead:?}");
+}
+
+#[tokio::test]
+async fn it_starts_without_all_nodes_only_when_told_to() {
+    let simulator = Running::start(|raw| {
+        raw.frames = 5;
+        raw.start_after_s = 1.0;
+    })
+    .await;
+    let mut node = simulator.node(1);
+    assert_eq!(take(&mut node, 5).await.len(), 5);
+    node.close().await;
+    let summary = simulator.ended().await;
+    assert_eq!(summary.nodes[1].delivered, 5);
+    assert_eq!(summary.nodes[0], EchoLedger { offered: 5, delivered: 0, dropped: 5, in_flight: 0 });
+
+    let waiting = Running::start(|_| {}).await;
+    let node = waiting.node(0);
+    within("a subscription", node.link().wait_for(|link| *link == Link::Subscribed)).await.unwrap();
+    waiting.stop.cancel();
+    assert_eq!(waiting.ended().await.frames, 0);
+}
+
+/// Hears the truth.
+struct Listener(mpsc::UnboundedSender<v1::TruthRecord>);
+
+#[tonic::async_trait]
+impl Fusion for Listener {
+    type ReportStream = Pin<Box<dyn Stream<Item = Result<v1::Acknowledgement, Status>> + Send>>;
+    type WatchStream = Pin<Box<dyn Stream<Item = Result<v1::Fix, Status>> + Send>>;
+
+    async fn truth(
+        &self,
+        request: Request<Streaming<v1::TruthRecord>>,
+    ) -> Result<Response<v1::TruthSummary>, Status> {
+        let (mut records, mut taken) = (request.into_inner(), 0);
+        while let Some(record) = records.message().await? {
+            let _ = self.0.send(record);
+            taken += 1;
+        }
+        Ok(Response::new(v1::TruthSummary { taken }))
+    }
+
+    async fn register(&self, _: Request<v1::RegisterRequest>) -> Result<Response<v1::RegisterReply>, Status> {
+        Err(Status::unimplemented("not in this test"))
+    }
+
+    async fn report(
+        &self,
+        _: Request<Streaming<v1::FrameReport>>,
+    ) -> Result<Response<Self::ReportStream>, Status> {
+        Err(Status::unimplemented("not in this test"))
+    }
+
+    async fn watch(&self, _: Request<v1::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
+        Err(Status::unimplemented("not in this test"))
+    }
+
+    async fn status(&self, _: Request<v1::StatusRequest>) -> Result<Response<v1::StatusReply>, Status> {
+        Err(Status::unimplemented("not in this test"))
+    }
+}
+
+#[tokio::test]
+async fn the_truth_is_told_even_to_a_fusion_center_that_comes_late() {
+    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let simulator = Running::start(|raw| {
+        raw.frames = 30;
+        raw.fusion = address.to_string();
+    })
+    .await;
+    let mut nodes: Vec<EchoSubscriber> = (0..3).map(|node| simulator.node(node)).collect();
+    // Ten frames are over before anyone listens.
+    take(&mut nodes[0], 10).await;
+    let (sender, mut heard) = mpsc::unbounded_channel();
+    let listener = TcpListener::bind(address).await.unwrap();
+    let server = tonic::transport::Server::builder()
+        .add_service(FusionServer::new(Listener(sender)))
+        .serve_with_incoming(TcpListenerStream::new(listener));
+    tokio::spawn(server);
+    let source = EchoSource::new(&simulator.config.scenario).unwrap();
+    for frame in 0..30 {
+        let record = within("a record", heard.recv()).await.unwrap();
+        let target = source.target_m(frame);
+        assert_eq!((record.frame, record.x_m, record.y_m), (frame, target.x, target.y));
+    }
+    take(&mut nodes[0], 20).await;
+    take(&mut nodes[1], 30).await;
+    take(&mut nodes[2], 30).await;
+    for node in nodes {
+        node.close().await;
+    }
+    let truth = simulator.ended().await.truth;
+    assert_eq!((truth.made, truth.confirmed, truth.lost), (30, 30, 0));
+}
