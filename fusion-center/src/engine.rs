@@ -7,9 +7,10 @@
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use estimation::fusion::{FrameBlocks, Fuser};
+use proto::clock::unix_time_ns;
 use proto::convert::{FrameId, Report};
 use proto::v1;
 use tokio::sync::mpsc;
@@ -86,11 +87,6 @@ struct Rest {
     last_ns: u64,
 }
 
-/// Nanoseconds since the Unix epoch.
-pub fn now_ns() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
-}
-
 /// See the module.
 pub struct Engine {
     assembler: Assembler<Tag>,
@@ -148,7 +144,7 @@ impl Engine {
                 },
                 () = shutdown.cancelled(), if open && !events.is_closed() => events.close(),
                 () = sleep_until(deadline), if open && deadline.is_some() => {
-                    let due = self.assembler.close_due(now_ns());
+                    let due = self.assembler.close_due(unix_time_ns());
                     self.submit(due);
                 }
             }
@@ -258,7 +254,7 @@ impl Engine {
 
     async fn finish(&mut self, solved: Solved, rest: Rest) {
         let Solved { mut record, angles, locate } = solved;
-        let out_ns = now_ns();
+        let out_ns = unix_time_ns();
         let timing = &mut record.timing;
         timing.time_ns = out_ns;
         timing.angles_ms = angles.as_secs_f64() * 1e3;
@@ -303,7 +299,7 @@ fn milliseconds(from_ns: u64, to_ns: u64) -> f64 {
 }
 
 fn instant_of(time_ns: u64) -> Instant {
-    Instant::now() + Duration::from_nanos(time_ns.saturating_sub(now_ns()))
+    Instant::now() + Duration::from_nanos(time_ns.saturating_sub(unix_time_ns()))
 }
 
 async fn sleep_until(deadline: Option<Instant>) {

@@ -147,7 +147,7 @@ impl Office {
         let mut state = self.state();
         state.ledger.declare(node, report.blocks_sent, report.blocks_dropped);
         state.ledger.receive(node, blocks);
-        state.last[node] = Some((report.frame.frame, crate::engine::now_ns()));
+        state.last[node] = Some((report.frame.frame, proto::clock::unix_time_ns()));
     }
 
     /// The fate of blocks is decided.

@@ -8,11 +8,11 @@ use estimation::fusion::{FrameBlocks, Fuser, FusionSettings};
 use mcap::MessageStream;
 use model::{Point, System};
 use prost::Message;
+use proto::clock::unix_time_ns;
 use proto::convert::{FrameId, report_from_wire};
 use proto::scenario::SharedScenario;
 use proto::v1;
 
-use crate::engine::now_ns;
 use crate::fix::Source;
 use crate::publish::Publisher;
 use crate::recording::{
@@ -48,6 +48,7 @@ pub fn replay(
     let mut reports: BTreeMap<u32, v1::FrameReport> = BTreeMap::new();
     let mut frames = 0;
     let container = |source| RecordingError::Container { path: path.clone(), source };
+    let mut truths = truths(&bytes).map_err(content)?;
     for message in MessageStream::new(&bytes).map_err(container)? {
         let message = message.map_err(container)?;
         match message.channel.topic.as_str() {
@@ -56,19 +57,17 @@ pub fn replay(
                     .map_err(|error| content(error.to_string()))?;
                 reports.insert(message.sequence, report);
             }
-            TRUTH => {
-                let entry: TruthEntry =
-                    serde_json::from_slice(&message.data).map_err(|error| content(error.to_string()))?;
-                truth.insert(FrameId { run: entry.run, frame: entry.frame }, Point::from(entry.position_m));
-            }
             FRAMES => {
                 let entry: FrameEntry =
                     serde_json::from_slice(&message.data).map_err(|error| content(error.to_string()))?;
                 let frame = FrameId { run: entry.run, frame: entry.frame };
                 let blocks = blocks(&entry, &mut reports, fuser.system()).map_err(content)?;
                 let solved = solve(&fuser, frame, &blocks, Source::Replayed);
+                if let Some(truth_m) = truths.remove(&frame) {
+                    truth.insert(frame, truth_m);
+                }
                 let mut record = solved.record;
-                record.timing.time_ns = now_ns();
+                record.timing.time_ns = unix_time_ns();
                 record.timing.angles_ms = solved.angles.as_secs_f64() * 1e3;
                 record.timing.locate_ms = solved.locate.as_secs_f64() * 1e3;
                 record.timing.fusion_ms = record.timing.angles_ms + record.timing.locate_ms;
@@ -82,6 +81,20 @@ pub fn replay(
     drop(publisher);
     thread.finish().map_err(|source| RecordingError::File { path: directory.to_path_buf(), source })?;
     Ok(viewer.statistics().figures())
+}
+
+/// The truth of all frames: it may have been written a little after the frame.
+fn truths(bytes: &[u8]) -> Result<BTreeMap<FrameId, Point>, String> {
+    let mut truths = BTreeMap::new();
+    for message in MessageStream::new(bytes).map_err(|error| error.to_string())? {
+        let message = message.map_err(|error| error.to_string())?;
+        if message.channel.topic == TRUTH {
+            let entry: TruthEntry =
+                serde_json::from_slice(&message.data).map_err(|error| error.to_string())?;
+            truths.insert(FrameId { run: entry.run, frame: entry.frame }, Point::from(entry.position_m));
+        }
+    }
+    Ok(truths)
 }
 
 /// The blocks of a frame, put together as they were: the first of a path wins.

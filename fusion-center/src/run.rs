@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use estimation::fusion::{Fuser, FusionSettings};
 use model::System;
+use proto::clock::unix_time_ns;
 use proto::scenario::SharedScenario;
 use proto::v1::fusion_server::FusionServer;
 use proto::{DESCRIPTORS, HTTP2_WINDOW_BYTES};
@@ -19,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::{Config, Flags, RawConfig};
 use crate::dashboard::{Dashboard, Site};
-use crate::engine::{Engine, now_ns};
+use crate::engine::Engine;
 use crate::office::{Counts, NodeView, Office};
 use crate::publish::{Publisher, Viewer};
 use crate::recording::Recorder;
@@ -182,7 +183,7 @@ pub async fn run(
         Some(directory) => Some(Recorder::start(directory, &scenario).map_err(RunError::other)?),
         None => None,
     };
-    let instance = format!("{:x}", now_ns());
+    let instance = format!("{:x}", unix_time_ns());
     let office = Office::new(Registry::new(count, &scenario.sha256, &instance), count, &metrics);
     let (events, incoming) = mpsc::channel(EVENT_QUEUE);
     let service = FusionService {

@@ -4,6 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use model::{Point, System};
+use proto::clock::unix_time_ns;
 use proto::convert::{FrameId, max_report_bytes, report_from_wire};
 use proto::scenario::SharedScenario;
 use proto::v1::fusion_server::Fusion;
@@ -15,7 +16,7 @@ use tokio_stream::{Stream, StreamExt};
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::engine::{Event, now_ns};
+use crate::engine::Event;
 use crate::office::Office;
 use crate::publish::Viewer;
 use crate::recording::{TruthEntry, TruthRecorder};
@@ -133,6 +134,7 @@ impl Fusion for FusionService {
         request: Request<Streaming<v1::TruthRecord>>,
     ) -> Result<Response<v1::TruthSummary>, Status> {
         let mut records = request.into_inner();
+        let teller = self.truth.teller();
         let mut taken = 0;
         loop {
             let next = tokio::select! {
@@ -144,10 +146,10 @@ impl Fusion for FusionService {
                 return Err(Status::invalid_argument("the truth must be finite"));
             }
             let frame = FrameId { run: record.run, frame: record.frame };
-            self.truth.insert(frame, Point::new(record.x_m, record.y_m));
+            teller.tell(frame, Point::new(record.x_m, record.y_m));
             if let Some(recorder) = &self.recording {
                 let position_m = [record.x_m, record.y_m];
-                recorder.truth(TruthEntry { run: frame.run, frame: frame.frame, position_m }, now_ns());
+                recorder.truth(TruthEntry { run: frame.run, frame: frame.frame, position_m }, unix_time_ns());
             }
             taken += 1;
         }
@@ -241,7 +243,7 @@ impl Connection {
 
     /// Whether the stream goes on.
     async fn take(&self, message: v1::FrameReport) -> bool {
-        let received_ns = now_ns();
+        let received_ns = unix_time_ns();
         if !self.office.is_current(&self.session) {
             self.line.fail(Status::aborted("this node has registered again"));
             return false;

@@ -4,7 +4,8 @@
 //! publisher; neither the assembler nor the solver knows this module, which a test checks.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use model::{Gain, Information, Point, Scheme, System};
 use nalgebra::Matrix2;
@@ -15,23 +16,78 @@ use crate::fix::{FixRecord, Truth};
 /// Frames whose truth is kept until their fix comes.
 const REMEMBERED_FRAMES: usize = 8192;
 
-/// Truth by frame, bounded: the oldest goes first.
+/// How long a fix waits for a truth that is on its way.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Truth by frame, bounded: the oldest goes first. Shared, cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub struct TruthBook(Arc<Mutex<BTreeMap<FrameId, Point>>>);
+pub struct TruthBook(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    pages: Mutex<Pages>,
+    fresh: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Pages {
+    records: BTreeMap<FrameId, Point>,
+    /// Streams that tell the truth now.
+    tellers: usize,
+    /// The last frame told of.
+    latest: Option<FrameId>,
+}
+
+/// A stream that tells the truth; ends when it is dropped.
+#[derive(Debug)]
+pub struct Teller(TruthBook);
+
+impl Teller {
+    /// Keeps the truth of a frame.
+    pub fn tell(&self, frame: FrameId, position_m: Point) {
+        self.0.insert(frame, position_m);
+    }
+}
+
+impl Drop for Teller {
+    fn drop(&mut self) {
+        self.0.pages().tellers -= 1;
+        self.0.0.fresh.notify_all();
+    }
+}
 
 impl TruthBook {
-    /// Keeps the truth of a frame.
-    pub fn insert(&self, frame: FrameId, position_m: Point) {
-        let mut book = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        book.insert(frame, position_m);
-        while book.len() > REMEMBERED_FRAMES {
-            book.pop_first();
-        }
+    fn pages(&self) -> MutexGuard<'_, Pages> {
+        self.0.pages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the truth of a frame.
+    /// A stream begins.
+    pub fn teller(&self) -> Teller {
+        self.pages().tellers += 1;
+        Teller(self.clone())
+    }
+
+    /// Keeps the truth of a frame.
+    pub fn insert(&self, frame: FrameId, position_m: Point) {
+        let mut pages = self.pages();
+        pages.records.insert(frame, position_m);
+        pages.latest = pages.latest.max(Some(frame));
+        while pages.records.len() > REMEMBERED_FRAMES {
+            pages.records.pop_first();
+        }
+        drop(pages);
+        self.0.fresh.notify_all();
+    }
+
+    /// Takes the truth of a frame. It travels on a connection of its own and may be a little behind: while one
+    /// tells and has not come as far, it is waited for, briefly. Only the display waits.
     pub fn take(&self, frame: FrameId) -> Option<Point> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&frame)
+        let behind = |pages: &mut Pages| {
+            pages.tellers > 0 && pages.latest < Some(frame) && !pages.records.contains_key(&frame)
+        };
+        let waited = self.0.fresh.wait_timeout_while(self.pages(), PATIENCE, behind);
+        let (mut pages, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        pages.records.remove(&frame)
     }
 }
 
@@ -70,5 +126,21 @@ mod tests {
         assert_eq!(book.take(id(9)), None);
         assert_eq!(book.take(id(10)), Some(Point::new(10.0, 0.0)));
         assert_eq!(book.take(id(10)), None);
+    }
+
+    #[test]
+    fn a_truth_that_is_on_its_way_is_waited_for() {
+        let book = TruthBook::default();
+        let id = |frame| FrameId { run: 1, frame };
+        assert_eq!(book.take(id(0)), None, "nobody tells");
+        let teller = book.teller();
+        let waiting = std::thread::spawn({
+            let book = book.clone();
+            move || book.take(id(3))
+        });
+        teller.tell(id(2), Point::new(2.0, 0.0));
+        teller.tell(id(3), Point::new(3.0, 0.0));
+        assert_eq!(waiting.join().unwrap(), Some(Point::new(3.0, 0.0)));
+        assert_eq!(book.take(id(1)), None, "passed over: it will not come");
     }
 }

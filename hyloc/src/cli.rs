@@ -6,7 +6,9 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 
 use crate::commands;
+use crate::demo::{self, DemoFlags};
 use crate::figures::Request;
+use crate::latency::{self, LatencyFlags};
 use crate::solve;
 
 /// Exit code for input that cannot be used: a bad scenario, an unreadable file (EX_USAGE).
@@ -26,6 +28,38 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Run the whole pipeline on this machine: simulator, K nodes and fusion center as real processes.
+    ///
+    /// By default Table I: K = 3 IRSs, 50 dBm, 50 frames a second. Examples:
+    ///
+    ///   hyloc demo
+    ///   hyloc demo --nodes 8 --frames 200 --rate 10
+    ///   hyloc demo --power-dbm 40 --frames-per-fix 10 --fixes fixes.jsonl
+    ///   hyloc demo --kill-node-after 100 --json
+    #[command(verbatim_doc_comment)]
+    Demo(DemoFlags),
+    /// Run a fusion center: assembles the blocks of all nodes, solves, locates, publishes fixes.
+    Fusion(Box<fusion_center::config::Flags>),
+    /// Run the node of one IRS: matched-filters echoes and streams blocks to the fusion center.
+    Node(Box<irs_node::Flags>),
+    /// Run the simulator: sends echo frames to the nodes, and the truth to the fusion center for display.
+    Simulate(Box<simulator::Flags>),
+    /// Measure latency per stage for several IRS counts, through real processes, open loop at a fixed rate.
+    ///
+    ///   hyloc latency --nodes 3,8 --frames 300 --rate 20 --out latency
+    #[command(verbatim_doc_comment)]
+    Latency(LatencyFlags),
+    /// Feed a recording (`--record DIR`) to the solver again: the same fixes, bit for bit.
+    Replay {
+        /// Directory of the recording.
+        directory: PathBuf,
+        /// File that takes one JSON line per fix.
+        #[arg(long, value_name = "FILE")]
+        fixes: Option<PathBuf>,
+        /// Print one JSON object instead of tables.
+        #[arg(long)]
+        json: bool,
+    },
     /// Check or generate scenarios.
     #[command(subcommand)]
     Scenario(ScenarioCommand),
@@ -125,6 +159,9 @@ enum SolveCommand {
         /// Iteration limit; a solution that meets it is marked as not converged.
         #[arg(long, value_name = "N")]
         max_iterations: Option<usize>,
+        /// Solve each problem N times from a cold start and tell the median time.
+        #[arg(long, value_name = "N")]
+        repeat: Option<usize>,
     },
 }
 
@@ -147,7 +184,13 @@ impl From<FigureArguments> for Request {
 
 /// Runs a command; errors end as one sentence on standard error.
 pub fn run(arguments: Arguments) -> ExitCode {
-    match dispatch(arguments.command) {
+    let command = match arguments.command {
+        Command::Fusion(flags) => return fusion_center::main(&flags),
+        Command::Node(flags) => return irs_node::main(&flags),
+        Command::Simulate(flags) => return simulator::main(&flags),
+        command => command,
+    };
+    match dispatch(command) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             commands::complain(&error);
@@ -158,6 +201,13 @@ pub fn run(arguments: Arguments) -> ExitCode {
 
 fn dispatch(command: Command) -> anyhow::Result<()> {
     match command {
+        Command::Demo(flags) => demo::run(&flags),
+        Command::Latency(flags) => latency::run(&flags),
+        Command::Replay { directory, fixes, json } => {
+            commands::replay::replay(&directory, fixes.as_deref(), json)
+        }
+        // Processes, started before.
+        Command::Fusion(_) | Command::Node(_) | Command::Simulate(_) => Ok(()),
         Command::Scenario(ScenarioCommand::Check { file, overrides, json }) => {
             commands::scenario::check(file, overrides, json)
         }
@@ -174,8 +224,8 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Solve(SolveCommand::Locate(files)) => {
             solve::run::<solve::locate::Locate>(&(), &files.input, files.output.as_deref())
         }
-        Command::Solve(SolveCommand::Angles { files, tolerance, max_iterations }) => {
-            let settings = solve::angles::Settings { tolerance, max_iterations };
+        Command::Solve(SolveCommand::Angles { files, tolerance, max_iterations, repeat }) => {
+            let settings = solve::angles::Settings { tolerance, max_iterations, repeat };
             solve::run::<solve::angles::Angles>(&settings, &files.input, files.output.as_deref())
         }
     }

@@ -2,5 +2,7 @@
 
 pub mod cli;
 mod commands;
+pub mod demo;
 pub mod figures;
+pub mod latency;
 pub mod solve;

@@ -33,3 +33,7 @@ pub fn relative_error(actual: &Value, expected: &Value) -> f64 {
     let scale = expected.iter().fold(0.0f64, |m, v| m.max(v.abs()));
     actual.iter().zip(&expected).fold(0.0f64, |m, (a, e)| m.max((a - e).abs())) / scale
 }
+
+pub mod browser;
+pub mod pipeline;
+pub mod process;

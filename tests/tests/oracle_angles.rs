@@ -6,7 +6,7 @@ use hyloc_tests::{numbers, relative_error, vectors};
 fn answers(tolerance: Option<f64>) -> (serde_json::Value, serde_json::Value) {
     let file = vectors("anm.json");
     let input: Cases<angles::Case> = serde_json::from_value(file.clone()).unwrap();
-    let settings = angles::Settings { tolerance, max_iterations: Some(20_000) };
+    let settings = angles::Settings { tolerance, max_iterations: Some(20_000), ..Default::default() };
     (file, serde_json::to_value(solve_all::<angles::Angles>(&settings, &input).unwrap()).unwrap())
 }
 

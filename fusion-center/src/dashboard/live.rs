@@ -9,11 +9,11 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
+use proto::clock::unix_time_ns;
 use serde_json::json;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::Dashboard;
-use crate::engine::now_ns;
 
 /// Viewers at once.
 const MOST_VIEWERS: usize = 64;
@@ -91,7 +91,7 @@ impl Viewing {
         let statistics = self.dashboard.viewer.statistics();
         let figures = statistics.figures();
         let status = json!({
-            "now_ns": now_ns(),
+            "now_ns": unix_time_ns(),
             "nodes": self.dashboard.office.nodes(),
             "counts": self.dashboard.office.counts(),
             "fixes": figures.fixes,

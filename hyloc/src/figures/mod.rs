@@ -6,7 +6,7 @@
 pub mod catalogue;
 pub mod claims;
 mod layouts;
-mod plot;
+pub(crate) mod plot;
 mod report;
 pub mod rows;
 pub mod statistics;

@@ -1,5 +1,7 @@
 //! `hyloc solve angles`: the joint atomic-norm problem in any scale, exactly as given.
 
+use std::time::Instant;
+
 use anyhow::ensure;
 use estimation::angles::admm::{AdmmSettings, JointSolver};
 use estimation::angles::departure::trust_region_departure_rad;
@@ -22,6 +24,8 @@ pub struct Settings {
     pub tolerance: Option<f64>,
     /// Iteration limit; the solver's default where none is given.
     pub max_iterations: Option<usize>,
+    /// Solves each problem this many times and tells the median time.
+    pub repeat: Option<usize>,
 }
 
 /// One joint problem. A block that is `null` is missing.
@@ -39,6 +43,9 @@ pub struct Case {
 #[derive(Debug, Clone, Serialize)]
 pub struct Answer {
     objective: f64,
+    /// Median time of one solve from a cold start, where it was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    solve_time_s: Option<f64>,
     iterations: usize,
     converged: bool,
     arrival_rad: Vec<Option<f64>>,
@@ -61,8 +68,24 @@ impl Problem for Angles {
             ..defaults
         };
         let solution = JointSolver::new().solve(&problem, &admm)?;
-        Ok(answer(case, &signals, &problem, &solution))
+        let mut answer = answer(case, &signals, &problem, &solution);
+        answer.solve_time_s =
+            settings.repeat.map(|count| median_time_s(&problem, &admm, count)).transpose()?;
+        Ok(answer)
     }
+}
+
+fn median_time_s(problem: &JointProblem, admm: &AdmmSettings, count: usize) -> anyhow::Result<f64> {
+    ensure!(count > 0, "--repeat 0: must be at least 1");
+    let mut solver = JointSolver::new();
+    let mut times_s = Vec::with_capacity(count);
+    for _ in 0..count {
+        let started = Instant::now();
+        solver.solve(problem, admm)?;
+        times_s.push(started.elapsed().as_secs_f64());
+    }
+    times_s.sort_by(f64::total_cmp);
+    Ok(times_s[count / 2])
 }
 
 fn problem(case: &Case, signals: &[CMatrix]) -> anyhow::Result<JointProblem> {
@@ -105,6 +128,7 @@ fn answer(case: &Case, signals: &[CMatrix], problem: &JointProblem, solution: &J
         (0..count).map(|k| departure_rad(signals, problem, solution, k, &arrival_rad, spacing)).collect();
     Answer {
         objective: solution.objective,
+        solve_time_s: None,
         iterations: solution.iterations,
         converged: solution.converged,
         arrival_toeplitz_first_row: solution

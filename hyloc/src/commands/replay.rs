@@ -1,0 +1,31 @@
+//! `hyloc replay`.
+
+use std::path::Path;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::say;
+
+/// Replays a recording and prints what its fixes add up to.
+pub fn replay(directory: &Path, fixes: Option<&Path>, json: bool) -> anyhow::Result<()> {
+    let bar = if json { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
+    bar.set_style(ProgressStyle::with_template("{spinner} {pos} frames, {per_sec}")?);
+    let figures = fusion_center::replay::replay(directory, fixes, |frames| bar.set_position(frames))?;
+    bar.finish_and_clear();
+    if json {
+        say(&serde_json::to_string(&figures)?);
+        return Ok(());
+    }
+    let centimetres = |value: Option<f64>| value.map_or("-".into(), |m| format!("{:.1} cm", 100.0 * m));
+    say(&format!(
+        "{} fixes replayed ({} nominal, {} degraded, {} frames without)\nrms error {}, exact bound {}, gap {}",
+        figures.fixes,
+        figures.nominal,
+        figures.degraded,
+        figures.without_fix,
+        centimetres(figures.rms_error_m),
+        centimetres(figures.bound_rms_m),
+        figures.gap_db.map_or("-".into(), |gap| format!("{gap:.2} dB")),
+    ));
+    Ok(())
+}

@@ -1,0 +1,236 @@
+//! `hyloc demo`: the whole pipeline on this machine, as real processes on loopback.
+//!
+//! The command starts itself again in each role: one fusion center, one simulator, K nodes, each on free ports.
+//! It shows fixes as they come, and at the end what they add up to. Children stop when told to, when the demo is
+//! interrupted, and when it dies.
+
+mod children;
+mod report;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use clap::Args;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use model::Scenario;
+use proto::v1;
+use proto::v1::fusion_client::FusionClient;
+use serde_json::Value;
+use settings::ScenarioChoice;
+use tokio_util::sync::CancellationToken;
+
+use children::{Child, Children};
+pub use report::DemoReport;
+
+/// How long a child gets to start.
+const START_TIME: Duration = Duration::from_secs(120);
+
+/// How long a child gets to drain.
+const DRAIN_TIME: Duration = Duration::from_secs(20);
+
+/// Flags of the demo.
+#[derive(Debug, Clone, Args)]
+pub struct DemoFlags {
+    /// Fixes to make; 0 goes on until Ctrl-C.
+    #[arg(long, default_value_t = 500)]
+    pub frames: u64,
+    /// Echo frames per second.
+    #[arg(long, default_value_t = 50.0, value_name = "HZ")]
+    pub rate: f64,
+    /// Scenario file; Table I without one.
+    #[arg(long, value_name = "FILE")]
+    pub scenario: Option<PathBuf>,
+    /// Override one key of the scenario; may be repeated.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<String>,
+    /// Number of IRSs, and so of node processes [default: the scenario's].
+    #[arg(long, value_name = "K")]
+    pub nodes: Option<usize>,
+    /// Transmit power [default: the scenario's].
+    #[arg(long, value_name = "DBM")]
+    pub power_dbm: Option<f64>,
+    /// Echo frames that one fix averages coherently.
+    #[arg(long, default_value_t = 1, value_name = "F")]
+    pub frames_per_fix: u64,
+    /// Kill the last node after this many fixes, to see the others go on.
+    #[arg(long, value_name = "N")]
+    pub kill_node_after: Option<u64>,
+    /// File that takes one JSON line per fix.
+    #[arg(long, value_name = "FILE")]
+    pub fixes: Option<PathBuf>,
+    /// Directory that takes a recording for `hyloc replay`.
+    #[arg(long, value_name = "DIR")]
+    pub record: Option<PathBuf>,
+    /// How long a frame waits for its last report [default: 250].
+    #[arg(long, value_name = "MS")]
+    pub deadline_ms: Option<u64>,
+    /// Print the address of a live page, and go on until Ctrl-C.
+    #[arg(long)]
+    pub dashboard: bool,
+    /// Print one JSON object instead of tables.
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl DemoFlags {
+    /// The scenario that all processes share.
+    fn scenario(&self) -> anyhow::Result<Scenario> {
+        if !(self.rate.is_finite() && self.rate > 0.0 && self.rate <= 10_000.0) {
+            bail!("--rate {}: must be above 0 and at most 10000 frames per second", self.rate);
+        }
+        if !(1..=1000).contains(&self.frames_per_fix) {
+            bail!("--frames-per-fix {}: must be 1 to 1000", self.frames_per_fix);
+        }
+        let choice = ScenarioChoice {
+            file: self.scenario.clone(),
+            set: self.set.clone(),
+            nodes: self.nodes,
+            power_dbm: self.power_dbm,
+        };
+        let mut scenario = choice.load()?;
+        if self.frames_per_fix > 1 {
+            // What is averaged coherently must hold still.
+            scenario.signal.coherent_frames = self.frames_per_fix;
+        }
+        Ok(scenario)
+    }
+}
+
+/// Runs the demo and prints its report.
+pub fn run(flags: &DemoFlags) -> anyhow::Result<()> {
+    // A page is looked at for as long as one likes.
+    let frames = if flags.dashboard { 0 } else { flags.frames };
+    let flags = &DemoFlags { frames, ..flags.clone() };
+    let scenario = flags.scenario()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let report = runtime.block_on(async {
+        let stop = telemetry::shutdown_signal()?;
+        orchestrate(flags, &scenario, stop).await
+    })?;
+    crate::commands::say(&if flags.json { report.json() } else { report.tables() });
+    Ok(())
+}
+
+/// Starts everything, waits for the end of the simulator or of patience, stops everything.
+pub async fn orchestrate(
+    flags: &DemoFlags,
+    scenario: &Scenario,
+    stop: CancellationToken,
+) -> anyhow::Result<DemoReport> {
+    let began = Instant::now();
+    let mut children = Children::new()?;
+    let scenario_file = children.directory().join("scenario.toml");
+    std::fs::write(&scenario_file, toml::to_string(scenario)?)?;
+    let count = scenario.irs.len();
+
+    let mut fusion = children.fusion(flags, &scenario_file)?;
+    let fusion_started = fusion.started(START_TIME).await?;
+    let grpc = fusion_started.grpc.context("the fusion center told no gRPC address")?;
+    if let Some(http) = fusion_started.http.filter(|_| flags.dashboard) {
+        crate::commands::note(&format!("dashboard: http://{http}/ (Ctrl-C ends)"));
+    }
+    let mut simulator = children.simulator(flags, &scenario_file, grpc)?;
+    let echo = simulator.started(START_TIME).await?.echo.context("the simulator told no echo address")?;
+    let mut nodes = Vec::with_capacity(count);
+    for index in 0..count {
+        nodes.push(children.node(flags, index, grpc, echo)?);
+    }
+
+    let outcome = watch(flags, count, grpc, &mut simulator, &mut nodes, began, &stop).await;
+    // Upstream first: each stage drains into the next.
+    let simulator = simulator.stop(DRAIN_TIME).await;
+    for node in &mut nodes {
+        node.terminate();
+    }
+    let mut node_summaries = Vec::with_capacity(count);
+    for node in nodes {
+        node_summaries.push(node.stop(DRAIN_TIME).await);
+    }
+    let fusion = fusion.stop(DRAIN_TIME).await.context("the fusion center left no summary")?;
+    let watched = outcome?;
+    Ok(DemoReport {
+        nodes: count,
+        expected_fixes: if stop.is_cancelled() { 0 } else { flags.frames },
+        first_fix_s: watched.first_fix_s,
+        power_dbm: scenario.base_station.power_dbm,
+        rate_hz: flags.rate,
+        fusion,
+        simulator: simulator.unwrap_or(Value::Null),
+        node_summaries: node_summaries.into_iter().map(|s| s.unwrap_or(Value::Null)).collect(),
+    })
+}
+
+struct Watched {
+    first_fix_s: Option<f64>,
+}
+
+/// Shows fixes until the simulator ends; a child that dies early is an error.
+async fn watch(
+    flags: &DemoFlags,
+    count: usize,
+    grpc: std::net::SocketAddr,
+    simulator: &mut Child,
+    nodes: &mut [Child],
+    began: Instant,
+    stop: &CancellationToken,
+) -> anyhow::Result<Watched> {
+    let bar = progress_bar(flags);
+    let mut client = FusionClient::connect(format!("http://{grpc}")).await?;
+    let mut fixes = client.watch(v1::WatchRequest {}).await?.into_inner();
+    let mut watched = Watched { first_fix_s: None };
+    let mut seen = 0;
+    loop {
+        tokio::select! {
+            fix = fixes.message() => {
+                let Some(fix) = fix? else { bail!("the fusion center ended early") };
+                watched.first_fix_s.get_or_insert_with(|| began.elapsed().as_secs_f64());
+                seen += 1;
+                bar.set_position(seen);
+                bar.set_message(one_line(&fix));
+                if flags.kill_node_after == Some(seen) {
+                    nodes[count - 1].kill();
+                }
+            }
+            status = simulator.wait() => {
+                let status = status?;
+                if !status.success() {
+                    bail!("the simulator ended with {status}");
+                }
+                break;
+            }
+            () = stop.cancelled() => break,
+            () = tokio::time::sleep(Duration::from_millis(200)) => {
+                let spared = usize::from(flags.kill_node_after.is_some_and(|after| seen >= after));
+                for (index, node) in nodes.iter_mut().enumerate().take(count - spared) {
+                    if let Some(status) = node.ended()? {
+                        bail!("node {index} ended with {status}");
+                    }
+                }
+            }
+        }
+    }
+    bar.finish_and_clear();
+    Ok(watched)
+}
+
+fn progress_bar(flags: &DemoFlags) -> ProgressBar {
+    let target =
+        if flags.json { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr_with_hz(10) };
+    let (bar, template) = if flags.frames == 0 {
+        (ProgressBar::with_draw_target(None, target), "{spinner} fix {pos}  {msg}")
+    } else {
+        let bar = ProgressBar::with_draw_target(Some(flags.frames), target);
+        (bar, "{bar:30} fix {pos}/{len}, {eta} left  {msg}")
+    };
+    bar.with_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+fn one_line(fix: &v1::Fix) -> String {
+    let Some(position) = &fix.position else { return format!("{}: no position", fix.status) };
+    let error = fix.truth.as_ref().map(|truth| {
+        let error_m = (position.x_m - truth.x_m).hypot(position.y_m - truth.y_m);
+        format!(", off by {:.1} cm", 100.0 * error_m)
+    });
+    format!("({:.2}, {:.2}) m{} {}", position.x_m, position.y_m, error.unwrap_or_default(), fix.status)
+}

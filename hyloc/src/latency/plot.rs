@@ -1,0 +1,62 @@
+//! Latency against the number of IRSs: each curve is the sum of the stages up to it, so that the gaps between
+//! the curves are the stages.
+
+use super::Measured;
+use crate::figures::plot::{Axis, Marker, Panel, Plot, Scale, Series, Style, to_svg};
+use crate::figures::statistics::Estimate;
+
+/// Stages that follow each other between the intended send and the fix.
+const STACK: [(&str, &str, Marker); 6] = [
+    ("emit", "#4c72b0", Marker::Disc),
+    ("filter", "#55a868", Marker::Square),
+    ("wire", "#8172b3", Marker::Triangle),
+    ("assemble", "#937860", Marker::Diamond),
+    ("angles", "#dd8452", Marker::Ring),
+    ("locate", "#c44e52", Marker::OpenSquare),
+];
+
+/// Both panels, medians and 99 % quantiles.
+pub fn svg(all: &[Measured]) -> String {
+    let panel = |heading: &str, value: fn(&Measured, &str) -> f64| Panel {
+        heading: heading.into(),
+        x: Axis::new("number of IRSs", Scale::Log)
+            .with_ticks(&all.iter().map(|measured| measured.nodes as f64).collect::<Vec<_>>()),
+        y: Axis::new("latency, stages summed (ms)", Scale::Log),
+        series: series(all, value),
+    };
+    to_svg(&Plot {
+        id: "latency".into(),
+        description: "Latency of the stages of a fix, stacked, against the number of IRSs".into(),
+        panels: vec![
+            panel("median", |measured, stage| measured.quantiles(stage).p50),
+            panel("99 %", |measured, stage| measured.quantiles(stage).p99),
+        ],
+    })
+}
+
+fn series(all: &[Measured], value: fn(&Measured, &str) -> f64) -> Vec<Series> {
+    let mut sums = vec![0.0; all.len()];
+    let mut series = Vec::with_capacity(STACK.len() + 1);
+    for (stage, color, marker) in STACK {
+        for (sum, measured) in sums.iter_mut().zip(all) {
+            *sum += value(measured, stage);
+        }
+        series.push(Series {
+            name: format!("up to {stage}"),
+            style: Style { color, dash: "", marker },
+            points: points(all, &sums),
+        });
+    }
+    let totals: Vec<f64> = all.iter().map(|measured| value(measured, "total")).collect();
+    series.push(Series {
+        name: "total, as measured".into(),
+        style: Style { color: "#333333", dash: "5 3", marker: Marker::None },
+        points: points(all, &totals),
+    });
+    series
+}
+
+fn points(all: &[Measured], values: &[f64]) -> Vec<(f64, Estimate)> {
+    let exact = |value: f64| Estimate { value, low: value, high: value };
+    all.iter().zip(values).map(|(measured, value)| (measured.nodes as f64, exact(*value))).collect()
+}

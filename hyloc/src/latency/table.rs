@@ -1,0 +1,95 @@
+//! What a latency measurement leaves: a table, a CSV file, raw histograms, a plot.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use anyhow::Context;
+use hdrhistogram::serialization::V2Serializer;
+use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
+
+use super::{Measured, growth, plot};
+use crate::figures::plot::to_png;
+
+/// Columns of latency.csv.
+const HEADER: &str = "irs,rate_hz,stage,p50_ms,p90_ms,p99_ms,p999_ms,max_ms,n";
+
+/// Tables for people, and the growth of the fusion time.
+pub fn markdown(all: &[Measured]) -> String {
+    let mut out = String::new();
+    // Writing to a string cannot fail.
+    let _ = write_markdown(&mut out, all);
+    out.trim_end().to_owned()
+}
+
+fn write_markdown(out: &mut String, all: &[Measured]) -> std::fmt::Result {
+    writeln!(out, "| K | frames/s | stage | p50 (ms) | p90 | p99 | p99.9 | max | n |")?;
+    writeln!(out, "| --- | --- | --- | --- | --- | --- | --- | --- | --- |")?;
+    for measured in all {
+        for (stage, _) in measured.stages.iter() {
+            let q = measured.quantiles(stage);
+            writeln!(
+                out,
+                "| {} | {:.3} | {stage} | {:.3} | {:.3} | {:.3} | {:.3} | {:.3} | {} |",
+                measured.nodes, measured.rate_hz, q.p50, q.p90, q.p99, q.p999, q.max, q.n
+            )?;
+        }
+    }
+    let points: Vec<(f64, f64)> =
+        all.iter().map(|measured| (measured.nodes as f64, measured.quantiles("fusion").p50)).collect();
+    if let Some(exponent) = growth::exponent(&points) {
+        writeln!(out, "\nfusion p50 grows as K^{exponent:.2}")?;
+    }
+    Ok(())
+}
+
+/// Writes all files into `directory`.
+pub fn write(directory: &Path, all: &[Measured]) -> anyhow::Result<()> {
+    let put = |name: &str, bytes: &[u8]| {
+        let path = directory.join(name);
+        std::fs::write(&path, bytes).with_context(|| format!("{} cannot be written", path.display()))
+    };
+    put("latency.csv", csv(all).as_bytes())?;
+    let svg = plot::svg(all);
+    put("latency.svg", svg.as_bytes())?;
+    put("latency.png", &to_png(&svg)?)?;
+    put("latency.md", format!("{}\n", markdown(all)).as_bytes())?;
+    for measured in all {
+        for (stage, histogram) in measured.stages.iter() {
+            put(&format!("k{:02}-{stage}.hdr", measured.nodes), &interval_log(measured, stage, histogram)?)?;
+        }
+    }
+    Ok(())
+}
+
+fn csv(all: &[Measured]) -> String {
+    let mut out = format!("{HEADER}\n");
+    for measured in all {
+        for (stage, _) in measured.stages.iter() {
+            let q = measured.quantiles(stage);
+            // Writing to a string cannot fail.
+            let _ = writeln!(
+                out,
+                "{},{},{stage},{},{},{},{},{},{}",
+                measured.nodes, measured.rate_hz, q.p50, q.p90, q.p99, q.p999, q.max, q.n
+            );
+        }
+    }
+    out
+}
+
+/// A histogram in nanoseconds as an HdrHistogram interval log of one interval.
+fn interval_log(
+    measured: &Measured,
+    stage: &str,
+    histogram: &hdrhistogram::Histogram<u64>,
+) -> anyhow::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let mut serializer = V2Serializer::new();
+    let comment = format!("hyloc latency, K = {}, stage {stage}, nanoseconds", measured.nodes);
+    let mut log =
+        IntervalLogWriterBuilder::new().add_comment(&comment).begin_log_with(&mut bytes, &mut serializer)?;
+    let length = std::time::Duration::from_secs_f64(histogram.len() as f64 / measured.rate_hz);
+    log.write_histogram(histogram, std::time::Duration::ZERO, length, Tag::new(stage))
+        .map_err(|error| anyhow::anyhow!("the histogram cannot be written: {error:?}"))?;
+    Ok(bytes)
+}

@@ -1,0 +1,141 @@
+//! A real browser for tests: headless Chromium, driven over the WebDriver protocol.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::process::{PATIENCE, eventually, free_address};
+
+/// Whether a browser and its driver are there.
+pub fn available() -> bool {
+    let runs =
+        |name: &str| Command::new(name).arg("--version").output().is_ok_and(|out| out.status.success());
+    runs("chromedriver") && runs("chromium")
+}
+
+/// One browser window. It is closed when it is dropped.
+#[derive(Debug)]
+pub struct Browser {
+    driver: Child,
+    address: SocketAddr,
+    session: String,
+}
+
+impl Browser {
+    /// Opens a window of that size.
+    pub fn open(width: u32, height: u32) -> Self {
+        let address = free_address();
+        let driver = Command::new("chromedriver")
+            .arg(format!("--port={}", address.port()))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("chromedriver starts");
+        let mut browser = Self { driver, address, session: String::new() };
+        eventually("chromedriver answers", || TcpStream::connect(address).ok());
+        let size = format!("--window-size={width},{height}");
+        let arguments = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", &size];
+        let capabilities = json!({"capabilities": {"alwaysMatch": {
+            "goog:chromeOptions": {"args": arguments},
+            "goog:loggingPrefs": {"browser": "ALL"},
+        }}});
+        let answer = browser.ask("POST", "/session", Some(&capabilities));
+        browser.session = answer["sessionId"].as_str().expect("a session").to_owned();
+        browser
+    }
+
+    /// Goes to a page.
+    pub fn go(&self, url: &str) {
+        self.command("POST", "url", Some(&json!({ "url": url })));
+    }
+
+    /// Runs a script and gives what it returns.
+    pub fn run(&self, script: &str) -> Value {
+        self.command("POST", "execute/sync", Some(&json!({"script": script, "args": []})))
+    }
+
+    /// Runs a script until it returns true; gives the time that took.
+    pub fn until(&self, script: &str) -> Duration {
+        let began = Instant::now();
+        eventually(script, || (self.run(script) == Value::Bool(true)).then_some(()));
+        began.elapsed()
+    }
+
+    /// What the console has said since the last call, errors alone.
+    pub fn console_errors(&self) -> Vec<String> {
+        let entries = self.command("POST", "se/log", Some(&json!({"type": "browser"})));
+        let severe = |entry: &&Value| entry["level"] == "SEVERE";
+        entries
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter(severe)
+            .map(|entry| entry["message"].to_string())
+            .collect()
+    }
+
+    /// Writes a picture of the window.
+    pub fn screenshot(&self, path: &Path) {
+        let encoded = self.command("GET", "screenshot", None);
+        std::fs::write(path, base64(encoded.as_str().expect("a picture"))).expect("written");
+    }
+
+    fn command(&self, method: &str, name: &str, body: Option<&Value>) -> Value {
+        self.ask(method, &format!("/session/{}/{name}", self.session), body)
+    }
+
+    fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> Value {
+        let body = body.map(Value::to_string).unwrap_or_default();
+        let mut stream = TcpStream::connect(self.address).expect("chromedriver answers");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        write!(
+            stream,
+            "{method} {path} HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\
+             connection: close\r\n\r\n{body}",
+            self.address,
+            body.len()
+        )
+        .expect("sent");
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).expect("an answer");
+        let text = String::from_utf8_lossy(&answer);
+        let body = text.split_once("\r\n\r\n").expect("a body").1;
+        let answer: Value =
+            serde_json::from_str(body).unwrap_or_else(|error| panic!("{path}: {error}: {body}"));
+        let value = answer["value"].clone();
+        assert!(value["error"].is_null(), "{path}: {value}");
+        value
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        if !self.session.is_empty() && !std::thread::panicking() {
+            self.ask("DELETE", &format!("/session/{}", self.session), None);
+        }
+        let _ = self.driver.kill();
+        let _ = self.driver.wait();
+    }
+}
+
+fn base64(text: &str) -> Vec<u8> {
+    let value = |c: u8| match c {
+        b'A'..=b'Z' => Some(c - b'A'),
+        b'a'..=b'z' => Some(c - b'a' + 26),
+        b'0'..=b'9' => Some(c - b'0' + 52),
+        b'+' => Some(62),
+        b'/' => Some(63),
+        _ => None,
+    };
+    let digits: Vec<u32> = text.bytes().filter_map(value).map(u32::from).collect();
+    let mut bytes = Vec::with_capacity(digits.len() * 3 / 4);
+    for group in digits.chunks(4) {
+        let bits = group.iter().fold(0, |bits, digit| bits << 6 | digit) << (6 * (4 - group.len()));
+        bytes.extend_from_slice(&bits.to_be_bytes()[1..group.len()]);
+    }
+    bytes
+}

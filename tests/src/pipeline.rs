@@ -1,0 +1,120 @@
+//! A pipeline under test: fusion center, simulator and nodes as processes of their own executables.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::process::{Process, eventually, free_address, http_get};
+
+/// Addresses that stay the same over restarts, and a directory.
+#[derive(Debug)]
+pub struct Site {
+    /// gRPC of the fusion center.
+    pub grpc: SocketAddr,
+    /// HTTP of the fusion center.
+    pub http: SocketAddr,
+    /// Echoes of the simulator.
+    pub echo: SocketAddr,
+    directory: TempDir,
+}
+
+impl Default for Site {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Site {
+    /// Free ports, an empty directory.
+    pub fn new() -> Self {
+        Self {
+            grpc: free_address(),
+            http: free_address(),
+            echo: free_address(),
+            directory: tempfile::tempdir().expect("a directory"),
+        }
+    }
+
+    /// A path in the directory.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// The fusion center, with further arguments.
+    pub fn fusion(&self, more: &[&str]) -> Process {
+        let (grpc, http) = (self.grpc.to_string(), self.http.to_string());
+        let mut arguments = vec!["--listen", &grpc, "--http-listen", &http, "--power-dbm", "60"];
+        arguments.extend(more);
+        Process::start("fusion-center", &arguments)
+    }
+
+    /// The simulator, with further arguments.
+    pub fn simulator(&self, more: &[&str]) -> Process {
+        let (grpc, echo) = (self.grpc.to_string(), self.echo.to_string());
+        let mut arguments = vec!["--echo-listen", &echo, "--fusion", &grpc, "--power-dbm", "60"];
+        arguments.extend(["--http-listen", "127.0.0.1:0"]);
+        arguments.extend(more);
+        Process::start("simulator", &arguments)
+    }
+
+    /// Node `index`, with further arguments.
+    pub fn node(&self, index: usize, more: &[&str]) -> Process {
+        self.node_as(&format!("node-{index}"), index, more)
+    }
+
+    /// A node of that name that claims `index`.
+    pub fn node_as(&self, identity: &str, index: usize, more: &[&str]) -> Process {
+        let (grpc, echo, index) = (self.grpc.to_string(), self.echo.to_string(), index.to_string());
+        let mut arguments = vec!["--fusion", &grpc, "--simulator", &echo, "--identity", identity];
+        arguments.extend(["--index", &index, "--http-listen", "127.0.0.1:0"]);
+        arguments.extend(more);
+        Process::start("irs-node", &arguments)
+    }
+
+    /// All nodes of a scenario with `count` IRSs.
+    pub fn nodes(&self, count: usize) -> Vec<Process> {
+        (0..count).map(|index| self.node(index, &[])).collect()
+    }
+
+    /// What the fusion center says of itself; none while it does not answer.
+    pub fn summary(&self) -> Option<Value> {
+        serde_json::from_str(&http_get(self.http, "/api/summary")?).ok()
+    }
+
+    /// Waits until the fusion center's summary satisfies `condition`; gives it and the seconds that it took.
+    pub fn until(&self, what: &str, condition: impl Fn(&Value) -> bool) -> (Value, f64) {
+        let (summary, time) = eventually(what, || self.summary().filter(&condition));
+        (summary, time.as_secs_f64())
+    }
+
+    /// Waits for `more` fixes from now on.
+    pub fn until_more_fixes(&self, more: u64) -> (Value, f64) {
+        let (now, _) = self.until("a summary", |_| true);
+        let fixes = count(&now, "fixes") + more;
+        self.until("more fixes", |summary| count(summary, "fixes") >= fixes)
+    }
+}
+
+/// A count of a summary.
+pub fn count(summary: &Value, key: &str) -> u64 {
+    summary[key].as_u64().unwrap_or_else(|| panic!("no count '{key}' in {summary}"))
+}
+
+/// A count of a node's ledger.
+pub fn of_node(summary: &Value, node: usize, key: &str) -> u64 {
+    count(&summary["ledger"][node], key)
+}
+
+/// The fixes of a log.
+pub fn fixes(path: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).expect("a fix log");
+    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+/// The lines of a fix log without their timings, which come last, byte for byte.
+pub fn lines_without_timing(path: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(path).expect("a fix log");
+    text.lines().map(|line| line.split_once(r#","timing":"#).expect("timings").0.to_owned()).collect()
+}

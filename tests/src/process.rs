@@ -1,0 +1,194 @@
+//! Real processes for tests: started on free ports, read line by line, never left behind.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use telemetry::Started;
+
+/// Longest wait for anything.
+pub const PATIENCE: Duration = Duration::from_secs(90);
+
+/// One pipeline at a time: they share two cores.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static LOCK: Mutex<()> = Mutex::new(());
+    LOCK.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// An executable of the workspace, built if need be.
+pub fn executable(name: &str) -> PathBuf {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    let directory = BUILT.get_or_init(|| {
+        let status = Command::new(env!("CARGO"))
+            .args(["build", "--quiet", "--bins"])
+            .args(["-p", "hyloc", "-p", "fusion-center", "-p", "irs-node", "-p", "simulator"])
+            .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+            .status()
+            .expect("cargo runs");
+        assert!(status.success(), "the executables do not build");
+        // target/debug/deps/this-test
+        let test = std::env::current_exe().expect("a path");
+        test.ancestors().nth(2).expect("target directory").to_path_buf()
+    });
+    directory.join(name)
+}
+
+/// A port of the loopback that is free now.
+pub fn free_address() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port")
+}
+
+/// A process under test. It is killed when it is dropped.
+#[derive(Debug)]
+pub struct Process {
+    name: String,
+    child: Child,
+    lines: Receiver<String>,
+    errors: Receiver<String>,
+    last: Option<Value>,
+}
+
+impl Process {
+    /// Starts `name` with `arguments`.
+    pub fn start(name: &str, arguments: &[&str]) -> Self {
+        let mut child = Command::new(executable(name))
+            .args(arguments)
+            .env("HYLOC_LOG", "info")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{name}: {error}"));
+        let lines = reader(child.stdout.take().expect("piped"));
+        let errors = reader(child.stderr.take().expect("piped"));
+        Self { name: format!("{name} {}", arguments.join(" ")), child, lines, errors, last: None }
+    }
+
+    /// Its process number.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits for the line that tells its addresses.
+    pub fn started(&mut self) -> Started {
+        loop {
+            match self.lines.recv_timeout(PATIENCE) {
+                Ok(line) => {
+                    if let Some(started) = Started::parse(&line) {
+                        return started;
+                    }
+                }
+                Err(error) => panic!("{} did not start: {error}\n{}", self.name, self.complaints()),
+            }
+        }
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, signal: Signal) {
+        let id = Pid::from_raw(self.child.id() as i32).expect("a process");
+        kill_process(id, signal).unwrap_or_else(|error| panic!("{}: {error}", self.name));
+    }
+
+    /// Ends it at once.
+    pub fn kill(mut self) {
+        self.child.kill().expect("killed");
+        self.child.wait().expect("ended");
+    }
+
+    /// Waits for its end; its last JSON line is kept.
+    pub fn wait(&mut self) -> ExitStatus {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.lines.recv_timeout(left) {
+                Ok(line) => self.last = serde_json::from_str(&line).ok().or(self.last.take()),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => panic!("{} does not end\n{}", self.name, self.complaints()),
+            }
+        }
+        self.child.wait().expect("ended")
+    }
+
+    /// Waits for a clean end and gives its last JSON line.
+    pub fn finish(mut self) -> Value {
+        let status = self.wait();
+        assert!(status.success(), "{}: {status}\n{}", self.name, self.complaints());
+        self.last.take().unwrap_or(Value::Null)
+    }
+
+    /// Asks it to end, waits for a clean end and gives its last JSON line.
+    pub fn stop(self) -> Value {
+        self.signal(Signal::TERM);
+        self.finish()
+    }
+
+    /// Waits for its end: exit code and what it said on standard error.
+    pub fn outcome(mut self) -> (Option<i32>, String) {
+        let code = self.wait().code();
+        (code, self.complaints())
+    }
+
+    /// Resident memory.
+    pub fn memory_bytes(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).expect("a status");
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("resident memory");
+        let kib: u64 = line.split_whitespace().nth(1).and_then(|n| n.parse().ok()).expect("a number");
+        kib * 1024
+    }
+
+    fn complaints(&self) -> String {
+        let mut text = String::new();
+        while let Ok(line) = self.errors.recv_timeout(Duration::from_millis(100)) {
+            text.push_str(&line);
+            text.push('\n');
+        }
+        text
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn reader(stream: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(stream).lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+/// The body of an HTTP answer; none while nobody answers.
+pub fn http_get(address: SocketAddr, path: &str) -> Option<String> {
+    let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(1)).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n").ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    Some(answer.split_once("\r\n\r\n")?.1.to_owned())
+}
+
+/// Asks until there is an answer; how long it took comes with it.
+pub fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> (T, Duration) {
+    let began = Instant::now();
+    loop {
+        if let Some(answer) = ask() {
+            return (answer, began.elapsed());
+        }
+        assert!(began.elapsed() < PATIENCE, "never: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}

@@ -1,0 +1,281 @@
+//! The pipeline as separate processes, and what goes wrong with them: start order, kills, restarts, strangers,
+//! hostile clients, overload, the end.
+#![allow(clippy::print_stdout)]
+
+use std::io::Write;
+use std::net::TcpStream;
+
+use hyloc_tests::pipeline::*;
+use hyloc_tests::process::*;
+use proto::v1;
+use proto::v1::fusion_client::FusionClient;
+use rustix::process::Signal;
+use serde_json::Value;
+
+const ENDLESS: &[&str] = &["--frames", "0", "--rate", "50"];
+
+fn connected(summary: &Value) -> usize {
+    summary["ledger"].as_array().unwrap().iter().filter(|node| node["connected"] == true).count()
+}
+
+#[test]
+fn any_start_order_gives_every_fix() {
+    let _alone = alone();
+    for order in ["nodes, simulator, fusion", "simulator, fusion, nodes", "fusion, nodes, simulator"] {
+        let site = Site::new();
+        let (mut fusion, mut simulator, mut nodes) = (None, None, Vec::new());
+        for part in order.split(", ") {
+            match part {
+                "fusion" => fusion = Some(site.fusion(&[])),
+                "simulator" => simulator = Some(site.simulator(&["--frames", "40", "--rate", "50"])),
+                _ => nodes = site.nodes(3),
+            }
+        }
+        simulator.unwrap().finish();
+        let told: Vec<Value> = nodes.into_iter().map(Process::stop).collect();
+        let summary = fusion.unwrap().stop();
+        assert_eq!(count(&summary, "fixes"), 40, "{order}: {summary}");
+        assert_eq!(summary["unaccounted"], 0, "{order}: {summary}");
+        for (index, node) in told.iter().enumerate() {
+            assert_eq!((count(node, "sent"), count(node, "fused")), (120, 120), "{order}, node {index}");
+        }
+    }
+}
+
+#[test]
+fn a_killed_node_costs_at_most_two_frames_and_rejoins() {
+    let _alone = alone();
+    let site = Site::new();
+    let log = site.path("fixes.jsonl");
+    let fusion = site.fusion(&["--fixes", log.to_str().unwrap()]);
+    let mut nodes = site.nodes(3);
+    let simulator = site.simulator(ENDLESS);
+    site.until_more_fixes(50);
+    nodes.pop().unwrap().kill();
+    let (killed, _) = site.until("degraded fixes", |summary| count(summary, "degraded") >= 30);
+    let before = of_node(&killed, 2, "fused");
+    nodes.push(site.node(2, &[]));
+    let (_, rejoined_s) = site.until("the node is back", |summary| of_node(summary, 2, "fused") > before);
+    println!("rejoined after {rejoined_s:.2} s");
+    assert!(rejoined_s < 2.0, "{rejoined_s} s");
+    site.until_more_fixes(50);
+    simulator.stop();
+    nodes.into_iter().for_each(|node| drop(node.stop()));
+    let summary = fusion.stop();
+    assert_eq!(summary["unaccounted"], 0, "{summary}");
+    let frames: Vec<u64> = fixes(&log).iter().map(|fix| count(fix, "frame")).collect();
+    let widest = frames.windows(2).map(|pair| pair[1] - pair[0] - 1).max().unwrap();
+    println!("{} fixes, at most {widest} frames in a row without one", frames.len());
+    assert!(frames.is_sorted() && widest <= 2, "{widest} frames without a fix");
+}
+
+#[test]
+fn a_killed_fusion_center_gets_its_nodes_back() {
+    let _alone = alone();
+    let site = Site::new();
+    let fusion = site.fusion(&[]);
+    let nodes = site.nodes(3);
+    let simulator = site.simulator(ENDLESS);
+    site.until_more_fixes(20);
+    fusion.kill();
+    let fusion = site.fusion(&[]);
+    let (summary, back_s) =
+        site.until("all nodes are back", |summary| connected(summary) == 3 && count(summary, "fixes") > 0);
+    println!("all nodes back and a fix after {back_s:.2} s");
+    assert!(back_s < 5.0, "{back_s} s: {summary}");
+    site.until_more_fixes(20);
+    simulator.stop();
+    nodes.into_iter().for_each(|node| drop(node.stop()));
+    assert_eq!(fusion.stop()["unaccounted"], 0);
+}
+
+#[test]
+fn a_restarted_simulator_goes_on() {
+    let _alone = alone();
+    let site = Site::new();
+    let fusion = site.fusion(&[]);
+    let nodes = site.nodes(3);
+    let simulator = site.simulator(ENDLESS);
+    site.until_more_fixes(20);
+    simulator.kill();
+    let simulator = site.simulator(&["--frames", "60", "--rate", "50"]);
+    site.until_more_fixes(50);
+    simulator.finish();
+    nodes.into_iter().for_each(|node| drop(node.stop()));
+    let summary = fusion.stop();
+    assert_eq!(summary["unaccounted"], 0, "{summary}");
+}
+
+#[test]
+fn strangers_are_refused_with_the_reason() {
+    let _alone = alone();
+    let site = Site::new();
+    let fusion = site.fusion(&[]);
+    let nodes = site.nodes(3);
+    site.until("all nodes", |summary| connected(summary) == 3);
+    let second = site.node_as("impostor", 0, &["--claim-timeout-s", "1"]);
+    let (code, said) = second.outcome();
+    assert!(code == Some(65) && said.contains("index 0 is taken by 'node-0'"), "{code:?}: {said}");
+
+    let other = site.path("other.toml");
+    std::fs::write(&other, "seed = 99\n").unwrap();
+    let (code, said) = site.node_as("stray", 1, &["--scenario", other.to_str().unwrap()]).outcome();
+    assert!(code == Some(65) && said.contains("scenario"), "{code:?}: {said}");
+    assert_eq!(connected(&site.summary().unwrap()), 3);
+    nodes.into_iter().for_each(|node| drop(node.stop()));
+    fusion.stop();
+}
+
+/// The test itself is the third node, and sends nonsense; bytes that are no gRPC at all come as well.
+#[test]
+fn a_hostile_client_harms_nobody_and_is_counted() {
+    let _alone = alone();
+    let site = Site::new();
+    let mut fusion = site.fusion(&[]);
+    fusion.started();
+    let nodes = [site.node(0, &[]), site.node(1, &[])];
+    let mut garbage = TcpStream::connect(site.grpc).unwrap();
+    garbage.write_all(&[0xff; 100_000]).ok();
+
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let hostile = runtime.block_on(async {
+        let mut client = FusionClient::connect(format!("http://{}", site.grpc)).await.unwrap();
+        let application = v1::RegisterRequest {
+            protocol_version: proto::PROTOCOL_VERSION,
+            identity: "hostile".into(),
+            index: Some(2),
+            ..Default::default()
+        };
+        let session = client.register(application).await.unwrap().into_inner().session;
+        let (reports, outgoing) = tokio::sync::mpsc::channel(8);
+        let outgoing = tokio_stream::wrappers::ReceiverStream::new(outgoing);
+        let mut request = tonic::Request::new(outgoing);
+        request.metadata_mut().insert(proto::SESSION_KEY, session.parse().unwrap());
+        let mut told = client.report(request).await.unwrap().into_inner();
+        let block = |l: u32, k: u32| v1::Block {
+            l,
+            k,
+            delay_s: 3e-7,
+            delay_variance_s2: 1e-18,
+            snr: 100.0,
+            precision: v1::Precision::F32 as i32,
+            rows: 10,
+            columns: 10,
+            block: vec![0x55; 800].into(),
+            block_derivative: vec![0x55; 800].into(),
+        };
+        let report = |frame: u64, blocks: Vec<v1::Block>| v1::FrameReport {
+            run: 1,
+            frame,
+            noise_power_w: 1e-13,
+            blocks,
+            ..Default::default()
+        };
+        let nan = v1::Block { delay_s: f64::NAN, ..block(2, 0) };
+        let foreign = block(0, 0);
+        let short = v1::Block { block: vec![1; 3].into(), ..block(2, 1) };
+        for hostile in [
+            report(5, vec![nan, foreign, short]),
+            report(u64::MAX, vec![block(2, 0)]),
+            report(3, vec![block(2, 0), block(2, 0)]),
+            report(1, vec![block(2, 9)]),
+        ] {
+            reports.send(hostile).await.unwrap();
+        }
+        let mut dropped = 0;
+        for _ in 0..4 {
+            dropped += told.message().await.unwrap().unwrap().dropped;
+        }
+        // Larger than any report of this scenario.
+        let large = v1::Block { block: vec![0; 1 << 20].into(), ..block(2, 0) };
+        reports.send(report(9, vec![large])).await.unwrap();
+        assert_eq!(told.message().await.unwrap_err().code(), tonic::Code::OutOfRange);
+        dropped
+    });
+    // Three refused one by one, one made-up frame, two of a frame that nobody else has, one without a path.
+    assert_eq!(hostile, 7);
+    let simulator = site.simulator(&["--frames", "40", "--rate", "50", "--start-after-s", "1"]);
+    simulator.finish();
+    nodes.into_iter().for_each(|node| drop(node.stop()));
+    let summary = fusion.stop();
+    assert_eq!(count(&summary, "fixes"), 40, "{summary}");
+    assert_eq!(count(&summary, "refused_reports"), 1, "{summary}");
+    assert!((0..2).all(|node| summary["ledger"][node]["unaccounted"] == 0), "{summary}");
+}
+
+#[test]
+fn sigterm_in_the_middle_loses_no_acknowledged_block() {
+    let _alone = alone();
+    let site = Site::new();
+    let log = site.path("fixes.jsonl");
+    let fusion = site.fusion(&["--fixes", log.to_str().unwrap(), "--solver-delay-ms", "15"]);
+    let nodes = site.nodes(3);
+    let simulator = site.simulator(ENDLESS);
+    site.until_more_fixes(30);
+    let summary = fusion.stop();
+    simulator.stop();
+    let logged = fixes(&log).len() as u64;
+    assert_eq!(logged, count(&summary, "fixes") + count(&summary, "without_fix"));
+    for (index, node) in nodes.into_iter().enumerate() {
+        let told = node.stop();
+        let (acknowledged, fused) = (count(&told, "fused"), of_node(&summary, index, "fused"));
+        println!("node {index}: {acknowledged} blocks acknowledged as fused, {fused} in {logged} fixes");
+        assert!(acknowledged <= fused && fused == 3 * logged, "{told} {summary}");
+    }
+}
+
+#[test]
+fn a_slow_fusion_center_holds_its_memory_and_counts_what_it_sheds() {
+    let _alone = alone();
+    let site = Site::new();
+    // Fifty frames a second, five of which it can solve.
+    let fusion = site.fusion(&["--solver-delay-ms", "200", "--workers", "1", "--queue", "4"]);
+    let nodes = site.nodes(3);
+    let simulator = site.simulator(&["--frames", "600", "--rate", "50"]);
+    site.until("shed frames", |summary| count(summary, "frames_shed") >= 20);
+    let before = fusion.memory_bytes();
+    site.until("more shed frames", |summary| count(summary, "frames_shed") >= 400);
+    let growth_mib = (fusion.memory_bytes() as f64 - before as f64) / f64::from(1 << 20);
+    simulator.finish();
+    nodes.into_iter().for_each(|node| drop(node.stop()));
+    let summary = fusion.stop();
+    println!("grew by {growth_mib:.1} MiB while {} frames were shed", count(&summary, "frames_shed"));
+    assert!(growth_mib < 32.0, "{growth_mib} MiB");
+    assert_eq!(count(&summary, "fixes") + count(&summary, "frames_shed"), 600, "{summary}");
+    assert_eq!(summary["unaccounted"], 0, "{summary}");
+}
+
+#[test]
+fn a_bad_configuration_ends_with_64_before_a_port_is_bound() {
+    let site = Site::new();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let cases: [(&str, Vec<&str>, &str); 4] = [
+        ("fusion-center", vec!["--listen", "nowhere"], "listen = nowhere"),
+        ("fusion-center", vec!["--listen", &taken, "--scenario", "missing.toml"], "missing.toml"),
+        ("simulator", vec!["--rate", "-1"], "rate"),
+        ("irs-node", vec!["--fusion", "not an address"], "fusion"),
+    ];
+    for (name, arguments, expected) in cases {
+        let (code, said) = Process::start(name, &arguments).outcome();
+        assert_eq!(code, Some(64), "{name} {arguments:?}: {said}");
+        assert!(said.contains(expected), "{name} {arguments:?}: {said}");
+    }
+    drop(site);
+}
+
+#[test]
+fn signals_end_every_process_cleanly() {
+    let _alone = alone();
+    let site = Site::new();
+    let fusion = site.fusion(&[]);
+    let nodes = site.nodes(3);
+    let simulator = site.simulator(ENDLESS);
+    site.until_more_fixes(5);
+    simulator.signal(Signal::INT);
+    simulator.finish();
+    nodes.into_iter().for_each(|node| drop(node.stop()));
+    fusion.stop();
+    for address in [site.grpc, site.http, site.echo] {
+        assert!(std::net::TcpListener::bind(address).is_ok(), "{address} is still bound");
+    }
+}
