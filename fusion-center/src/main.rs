@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
+use telemetry::exit::parse_arguments;
 
 /// Assembles the blocks of all nodes, solves the joint angles, locates, publishes fixes.
 #[derive(Debug, Parser)]
@@ -13,5 +14,8 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    fusion_center::main(&Arguments::parse().flags)
+    match parse_arguments::<Arguments>() {
+        Ok(arguments) => fusion_center::main(&arguments.flags),
+        Err(code) => code,
+    }
 }

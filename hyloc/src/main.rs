@@ -2,9 +2,12 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use hyloc::cli::{Arguments, run};
+use telemetry::exit::parse_arguments;
 
 fn main() -> ExitCode {
-    run(Arguments::parse())
+    match parse_arguments::<Arguments>() {
+        Ok(arguments) => run(arguments),
+        Err(code) => code,
+    }
 }

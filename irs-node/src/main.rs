@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
+use telemetry::exit::parse_arguments;
 
 /// The node at one IRS: takes echo frames from the simulator, finds the delay and the block of every path
 /// and reports them to the fusion center.
@@ -14,5 +15,8 @@ struct Command {
 }
 
 fn main() -> ExitCode {
-    irs_node::main(&Command::parse().flags)
+    match parse_arguments::<Command>() {
+        Ok(arguments) => irs_node::main(&arguments.flags),
+        Err(code) => code,
+    }
 }

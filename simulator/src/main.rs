@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
+use telemetry::exit::parse_arguments;
 
 /// Makes the echo frames of a scenario, open loop at a set rate, and hands them to the nodes; tells the truth
 /// to the fusion center, for display only.
@@ -14,5 +15,8 @@ struct Command {
 }
 
 fn main() -> ExitCode {
-    simulator::main(&Command::parse().flags)
+    match parse_arguments::<Command>() {
+        Ok(arguments) => simulator::main(&arguments.flags),
+        Err(code) => code,
+    }
 }

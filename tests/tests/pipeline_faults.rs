@@ -249,10 +249,11 @@ fn a_slow_fusion_center_holds_its_memory_and_counts_what_it_sheds() {
 fn a_bad_configuration_ends_with_64_before_a_port_is_bound() {
     let site = Site::new();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    let cases: [(&str, Vec<&str>, &str); 4] = [
+    let cases: [(&str, Vec<&str>, &str); 5] = [
         ("fusion-center", vec!["--listen", "nowhere"], "listen = nowhere"),
         ("fusion-center", vec!["--listen", &taken, "--scenario", "missing.toml"], "missing.toml"),
-        ("simulator", vec!["--rate", "-1"], "rate"),
+        ("simulator", vec!["--rate=-1"], "rate"),
+        ("simulator", vec!["--no-such-flag"], "no-such-flag"),
         ("irs-node", vec!["--fusion", "not an address"], "fusion"),
     ];
     for (name, arguments, expected) in cases {
