@@ -3,20 +3,21 @@
 import { element } from "./map.js";
 
 export const STAGES = ["emit", "filter", "wire", "assemble", "angles", "locate"];
-const WIDTH = 600, HEIGHT = 170, LEFT = 46, BOTTOM = 18, TOP = 6;
+const HEIGHT = 170, LEFT = 46, BOTTOM = 8, TOP = 8;
+let width = 600;
 
 function frame(svg) {
   svg.replaceChildren();
-  svg.setAttribute("viewBox", `0 0 ${WIDTH} ${HEIGHT}`);
-  svg.setAttribute("preserveAspectRatio", "none");
+  width = svg.clientWidth || width;
+  svg.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
 }
 
 function rule(svg, y, text) {
-  element("path", { class: "grid", d: `M${LEFT} ${y}H${WIDTH}` }, svg);
+  element("path", { class: "grid", d: `M${LEFT} ${y}H${width}` }, svg);
   element("text", { x: 2, y: y + 4 }, svg).textContent = text;
 }
 
-const across = (i, count) => LEFT + ((WIDTH - LEFT) * i) / Math.max(count - 1, 1);
+const across = (i, count) => LEFT + ((width - LEFT) * i) / Math.max(count - 1, 1);
 
 export function quantile(values, share) {
   if (!values.length) return NaN;

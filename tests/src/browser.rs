@@ -1,6 +1,6 @@
 //! A real browser for tests: headless Chromium, driven over the WebDriver protocol.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -100,12 +100,9 @@ impl Browser {
             body.len()
         )
         .expect("sent");
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).expect("an answer");
-        let text = String::from_utf8_lossy(&answer);
-        let body = text.split_once("\r\n\r\n").expect("a body").1;
+        let body = read_body(BufReader::new(stream));
         let answer: Value =
-            serde_json::from_str(body).unwrap_or_else(|error| panic!("{path}: {error}: {body}"));
+            serde_json::from_str(&body).unwrap_or_else(|error| panic!("{path}: {error}: {body}"));
         let value = answer["value"].clone();
         assert!(value["error"].is_null(), "{path}: {value}");
         value
@@ -120,6 +117,26 @@ impl Drop for Browser {
         let _ = self.driver.kill();
         let _ = self.driver.wait();
     }
+}
+
+/// The body of an answer, by its length: the driver leaves the connection open.
+fn read_body(mut answer: impl BufRead) -> String {
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        answer.read_line(&mut line).expect("an answer");
+        if let Some((name, value)) = line.split_once(':')
+            && name.eq_ignore_ascii_case("content-length")
+        {
+            length = value.trim().parse().expect("a length");
+        }
+        if line.trim().is_empty() {
+            break;
+        }
+    }
+    let mut body = vec![0; length];
+    answer.read_exact(&mut body).expect("a body");
+    String::from_utf8_lossy(&body).into_owned()
 }
 
 fn base64(text: &str) -> Vec<u8> {
