@@ -15,12 +15,16 @@ use proto::v1;
 use proto::v1::fusion_client::FusionClient;
 use serde::Serialize;
 use tokio::sync::{Notify, mpsc};
+use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tonic::{Response, Status};
 
 /// Records that are kept to be told again.
 const KEPT: usize = 4096;
+
+/// How long the confirmation may take.
+const CONFIRMATION: Duration = Duration::from_secs(2);
 
 /// Records on their way into the stream.
 const UNDER_WAY: usize = 64;
@@ -92,7 +96,12 @@ impl Truth {
         let mut backoff = Backoff::new();
         let mut said = false;
         loop {
-            match self.stream(&fusion, &finish).await {
+            let begun = Instant::now();
+            let ended = self.stream(&fusion, &finish).await;
+            if begun.elapsed() > CONFIRMATION {
+                (backoff, said) = (Backoff::new(), false);
+            }
+            match ended {
                 Ok(confirmed) => {
                     self.with(|book| book.summary.confirmed = confirmed);
                     if finish.is_cancelled() {
@@ -136,7 +145,7 @@ impl Truth {
         }
         // All is told: the end of the stream asks for the confirmation.
         drop(sender);
-        let patience = tokio::time::timeout(Duration::from_secs(2), answer).await;
+        let patience = tokio::time::timeout(CONFIRMATION, answer).await;
         patience.map_err(|_| Status::deadline_exceeded("no confirmation of the truth"))?.map(taken)
     }
 }
