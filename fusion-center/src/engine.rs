@@ -38,18 +38,22 @@ pub enum Event {
     /// A node's stream ended.
     Left(usize),
     /// A checked report.
-    Report {
-        /// The node.
-        node: usize,
-        /// What it says.
-        report: Report,
-        /// As it came, for the recording.
-        message: Option<v1::FrameReport>,
-        /// When it came.
-        received_ns: u64,
-        /// Where its acknowledgement goes.
-        reply: Reply,
-    },
+    Report(Box<Incoming>),
+}
+
+/// A checked report on its way in.
+#[derive(Debug)]
+pub struct Incoming {
+    /// The node.
+    pub node: usize,
+    /// What it says.
+    pub report: Report,
+    /// As it came, for the recording.
+    pub message: Option<v1::FrameReport>,
+    /// When it came.
+    pub received_ns: u64,
+    /// Where its acknowledgement goes.
+    pub reply: Reply,
 }
 
 /// How the engine works.
@@ -164,20 +168,12 @@ impl Engine {
                 let closed = self.assembler.set_connected(node, false);
                 self.submit(closed);
             }
-            Event::Report { node, report, message, received_ns, reply } => {
-                self.take(node, report, message, received_ns, reply);
-            }
+            Event::Report(incoming) => self.take(*incoming),
         }
     }
 
-    fn take(
-        &mut self,
-        node: usize,
-        report: Report,
-        message: Option<v1::FrameReport>,
-        received_ns: u64,
-        reply: Reply,
-    ) {
+    fn take(&mut self, incoming: Incoming) {
+        let Incoming { node, report, message, received_ns, reply } = incoming;
         let blocks = (report.paths.len() + report.refused.len()) as u64;
         let reason = report.refused.first().map(ToString::to_string);
         if let Some(reason) = &reason {

@@ -16,7 +16,7 @@ use tokio_stream::{Stream, StreamExt};
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::engine::Event;
+use crate::engine::{Event, Incoming};
 use crate::office::Office;
 use crate::publish::Viewer;
 use crate::recording::{TruthEntry, TruthRecorder};
@@ -258,8 +258,8 @@ impl Connection {
         match report_from_wire(message, self.node, &self.system) {
             Ok(report) => {
                 let node = self.node;
-                let event = Event::Report { node, report, message: kept, received_ns, reply };
-                self.events.send(event).await.is_ok()
+                let incoming = Incoming { node, report, message: kept, received_ns, reply };
+                self.events.send(Event::Report(Box::new(incoming))).await.is_ok()
             }
             Err(error) => {
                 tracing::warn!(node = self.node, %error, "report refused");
