@@ -6,7 +6,7 @@
 //! Power: `sum_k ||W_k||_F^2 = L P_max`, equal over all streams.
 //!
 //! Cost: some 16 N_t (sum D_k)^2 (log2 K + 3) real operations, nearly all of them in real matrix products
-//! ([`Basis`]): 1 ms at K = 3, 0.1 s at K = 16.
+//! (`Basis`): 1 ms at K = 3, 0.1 s at K = 16.
 
 use nalgebra::DMatrix;
 use nalgebra::linalg::{QR, SVD};

@@ -134,6 +134,7 @@ fn a_hostile_client_harms_nobody_and_is_counted() {
     let mut fusion = site.fusion(&[]);
     fusion.started();
     let nodes = [site.node(0, &[]), site.node(1, &[])];
+    site.until("both nodes", |summary| connected(summary) == 2);
     let mut garbage = TcpStream::connect(site.grpc).unwrap();
     garbage.write_all(&[0xff; 100_000]).ok();
 
