@@ -102,6 +102,9 @@ fn defaults_and_file<T: Serialize + Default>(
     Ok(builder.add_source(File::from_str(&text, FileFormat::Toml)))
 }
 
+/// The key of a role that is a list; its variable holds the items with commas between them.
+const LIST_KEY: &str = "set";
+
 /// Resolves the settings of a process: the defaults of `T`, a TOML file, environment variables
 /// `HYLOC_<ROLE>_<KEY>`, then flags. `flags` serialises to the keys that were given on the command line.
 pub fn load_role<T, F>(role: &str, file: Option<&Path>, flags: &F) -> Result<T, SettingsError>
@@ -121,7 +124,9 @@ where
     let environment = Environment::with_prefix(&format!("HYLOC_{}", role.to_uppercase().replace('-', "_")))
         .prefix_separator("_")
         .separator("__")
-        .try_parsing(true);
+        .try_parsing(true)
+        .list_separator(",")
+        .with_list_parse_key(LIST_KEY);
     defaults_and_file::<T>(&layers)?
         .add_source(environment)
         .add_source(Config::try_from(flags).map_err(refuse)?)

@@ -1,0 +1,50 @@
+//! The process: its settings from the environment, and how it ends when they cannot be used.
+
+use std::process::{Command, Output};
+
+fn node(variables: &[(&str, &str)], arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_irs-node"));
+    command.args(arguments).envs(variables.iter().copied()).output().unwrap()
+}
+
+#[test]
+fn every_flag_is_a_variable_and_flags_are_stronger() {
+    let variables = [
+        ("HYLOC_NODE_INDEX", "2"),
+        ("HYLOC_NODE_IDENTITY", "17"),
+        ("HYLOC_NODE_POWER_DBM", "45"),
+        ("HYLOC_NODE_DRAIN_TIMEOUT_S", "1.5"),
+        ("HYLOC_NODE_SET", "seed=3,signal.coherent_frames=4"),
+    ];
+    let shown = node(&variables, &["--print-config", "--index", "1"]);
+    assert!(shown.status.success());
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    let expected = [
+        "index = \"1\"",
+        "identity = \"17\"",
+        "power_dbm = 45.0",
+        "drain_timeout_s = 1.5",
+        "set = [\"seed=3\", \"signal.coherent_frames=4\"]",
+    ];
+    for line in expected {
+        assert!(shown.lines().any(|shown| shown == line), "{line} is not in\n{shown}");
+    }
+}
+
+#[test]
+fn what_cannot_be_used_ends_with_64_and_no_port() {
+    for (variables, arguments, reason) in [
+        (vec![("HYLOC_NODE_INDEX", "first")], vec![], "index = first: must be auto or a number"),
+        (vec![("HYLOC_NODE_NONSENSE", "1")], vec![], "nonsense"),
+        (vec![("HYLOC_LOG_FORMAT", "xml")], vec![], "HYLOC_LOG_FORMAT = xml"),
+        (vec![], vec!["--config", "/nowhere.toml"], "/nowhere.toml"),
+        (vec![], vec!["--set", "base_station.power_dbm=500"], "base_station.power_dbm = 500"),
+    ] {
+        let ended = node(&variables, &arguments);
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert_eq!(ended.status.code(), Some(64), "{said}");
+        assert!(said.contains(reason), "{said}");
+        // The line that names the ports comes once they are bound: it did not come.
+        assert!(ended.stdout.is_empty());
+    }
+}
