@@ -15,10 +15,10 @@ use crate::engine::EngineSettings;
 pub const ROLE: &str = "fusion";
 
 /// Flags of the fusion center; each is also a key of the settings file and an environment variable
-/// HYLOC_FUSION_<KEY>.
+/// HYLOC_FUSION_KEY.
 #[derive(Debug, Clone, Default, Args, Serialize)]
 pub struct Flags {
-    /// Settings file, TOML; flags and HYLOC_FUSION_<KEY> override it.
+    /// Settings file, TOML; flags and HYLOC_FUSION_KEY override it.
     #[arg(long, value_name = "FILE", env = "HYLOC_CONFIG_FUSION")]
     #[serde(skip)]
     pub config: Option<PathBuf>,

@@ -90,9 +90,9 @@ pub struct FixRecord {
     pub angle_rad: Vec<Option<f64>>,
     /// Global bearing of each IRS.
     pub bearing_rad: Vec<Option<f64>>,
-    /// Refined cascade delays, [l][k].
+    /// Refined cascade delays, by `l`, then `k`.
     pub delay_s: Vec<Vec<Option<f64>>>,
-    /// SNR of each path as its node measured it, [l][k].
+    /// SNR of each path as its node measured it, by `l`, then `k`.
     pub snr_db: Vec<Vec<Option<f64>>>,
     /// Iterations of the joint solver.
     pub iterations: usize,

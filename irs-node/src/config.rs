@@ -16,10 +16,10 @@ pub const ROLE: &str = "irs-node";
 /// The name of this role in environment variables: `HYLOC_NODE_FUSION`, ...
 const VARIABLES: &str = "node";
 
-/// Flags of a node; each is also a key of the settings file and an environment variable HYLOC_NODE_<KEY>.
+/// Flags of a node; each is also a key of the settings file and an environment variable HYLOC_NODE_KEY.
 #[derive(Debug, Clone, Default, clap::Args, Serialize)]
 pub struct Flags {
-    /// Settings file, TOML; flags and HYLOC_NODE_<KEY> override it.
+    /// Settings file, TOML; flags and HYLOC_NODE_KEY override it.
     #[arg(long, value_name = "FILE", env = "HYLOC_CONFIG_NODE")]
     #[serde(skip)]
     pub config: Option<PathBuf>,

@@ -1,7 +1,7 @@
 //! The node at one IRS: registers with the fusion center, takes echo frames from the simulator, finds the
 //! delay and the block of every path by matched filter, and reports them.
 //!
-//! Three tasks: the [`reporter`] keeps the connection to the fusion center, the [`worker`] turns frames into
+//! Three tasks: the `reporter` keeps the connection to the fusion center, the `worker` turns frames into
 //! reports, and the [`outbox`] between them holds what is not decided yet. Losing either neighbour is no
 //! reason to stop; memory stays bounded and what is dropped is counted.
 

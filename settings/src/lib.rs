@@ -106,7 +106,7 @@ fn defaults_and_file<T: Serialize + Default>(
 const LIST_KEY: &str = "set";
 
 /// Resolves the settings of a process: the defaults of `T`, a TOML file, environment variables
-/// `HYLOC_<ROLE>_<KEY>`, then flags. `flags` serialises to the keys that were given on the command line.
+/// `HYLOC_ROLE_KEY`, then flags. `flags` serialises to the keys that were given on the command line.
 pub fn load_role<T, F>(role: &str, file: Option<&Path>, flags: &F) -> Result<T, SettingsError>
 where
     T: Serialize + DeserializeOwned + Default,

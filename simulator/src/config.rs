@@ -14,10 +14,10 @@ use settings::{ScenarioChoice, SettingsError, load_role};
 pub const ROLE: &str = "simulator";
 
 /// Flags of the simulator; each is also a key of the settings file and an environment variable
-/// HYLOC_SIMULATOR_<KEY>.
+/// HYLOC_SIMULATOR_KEY.
 #[derive(Debug, Clone, Default, clap::Args, Serialize)]
 pub struct Flags {
-    /// Settings file, TOML; flags and HYLOC_SIMULATOR_<KEY> override it.
+    /// Settings file, TOML; flags and HYLOC_SIMULATOR_KEY override it.
     #[arg(long, value_name = "FILE", env = "HYLOC_CONFIG_SIMULATOR")]
     #[serde(skip)]
     pub config: Option<PathBuf>,
