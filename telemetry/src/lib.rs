@@ -5,6 +5,7 @@
 //! [`exit::BAD_CONFIGURATION`] before any port is bound), [`logs::init`], ports bound, [`Started::announce`] on
 //! standard output, work until [`shutdown_signal`], drain, exit 0.
 
+pub mod client;
 mod endpoints;
 pub mod exit;
 pub mod health;
