@@ -39,6 +39,8 @@ pub enum Purpose {
     CrossSection = 11,
     /// Free for tests and studies.
     Study = 12,
+    /// The backhaul emulator (indices: link; direction, or 2 for outages).
+    Backhaul = 13,
 }
 
 /// The stream of `purpose` under `seed`, at the given indices.

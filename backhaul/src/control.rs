@@ -1,0 +1,143 @@
+//! The control of a running relay over HTTP, and the commands that use it.
+//!
+//! | request | does |
+//! | --- | --- |
+//! | `GET /links` | links as JSON: profile, cut, connections, bytes on the way |
+//! | `GET /profile` | the plan as TOML |
+//! | `PUT /profile` | follows the plan in the body, TOML; 422 with the reason if it cannot |
+//! | `POST /cut`, `POST /restore` | with `?link=NAME` that link, without one all of them; 404 if there is none |
+//! | `GET /measured` | what the relay was measured to do, as JSON |
+//! | `GET /metrics`, `GET /health` | as everywhere |
+
+use std::net::SocketAddr;
+
+use axum::extract::{Query, State};
+use axum::http::StatusCode;
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use clap::Subcommand;
+use serde::Deserialize;
+use telemetry::{Health, Metrics, client};
+
+use crate::plan::{Document, Plan};
+use crate::profile::NAMES;
+use crate::relay::{LinkView, Relay};
+
+#[derive(Debug, Deserialize)]
+struct Which {
+    link: Option<String>,
+}
+
+/// The routes; `fallback` is the profile of a plan that names none.
+pub fn routes(relay: Relay, fallback: String, metrics: Metrics, health: Health) -> Router {
+    let follow = move |State(relay): State<Relay>, text: String| async move {
+        let plan = Plan::parse(&text, &fallback).map_err(unusable)?;
+        relay.apply(plan).await.map_err(unusable)
+    };
+    Router::new()
+        .route("/links", get(async |State(relay): State<Relay>| Json(relay.links())))
+        .route("/measured", get(async |State(relay): State<Relay>| Json(relay.measured().await)))
+        .route("/profile", get(show).put(follow))
+        .route("/cut", post(async |relay, which| set_cut(relay, which, true).await))
+        .route("/restore", post(async |relay, which| set_cut(relay, which, false).await))
+        .with_state(relay)
+        .merge(telemetry::http::routes(metrics, health))
+}
+
+fn unusable(error: impl std::fmt::Display) -> (StatusCode, String) {
+    (StatusCode::UNPROCESSABLE_ENTITY, format!("{error}\n"))
+}
+
+async fn show(State(relay): State<Relay>) -> Result<String, (StatusCode, String)> {
+    toml::to_string(relay.plan().document()).map_err(unusable)
+}
+
+async fn set_cut(
+    State(relay): State<Relay>,
+    Query(which): Query<Which>,
+    cut: bool,
+) -> Result<Json<Vec<String>>, (StatusCode, String)> {
+    let done = relay.set_cut(which.link.as_deref(), cut).await;
+    match which.link {
+        Some(link) if done.is_empty() => {
+            let known: Vec<String> = relay.links().into_iter().map(|link| link.name).collect();
+            Err((StatusCode::NOT_FOUND, format!("no link '{link}'; there are: {}\n", known.join(", "))))
+        }
+        _ => Ok(Json(done)),
+    }
+}
+
+/// What can be asked of a relay that runs.
+#[derive(Debug, Clone, Subcommand)]
+pub enum Action {
+    /// Show the links.
+    Links,
+    /// Cut a link, or all: connections break, new ones are refused.
+    Cut {
+        /// Name of the link, its address, or a host name that resolves to it (a node's identity in Docker).
+        link: Option<String>,
+    },
+    /// Restore a link, or all.
+    Restore {
+        /// Name of the link, its address, or a host name that resolves to it.
+        link: Option<String>,
+    },
+    /// Show the plan, or give all links, or one, a profile.
+    Profile {
+        /// clear, fibre, microwave, 5g-fronthaul, congested or flaky.
+        profile: Option<String>,
+        /// Name or address of the one link that it is for.
+        link: Option<String>,
+    },
+}
+
+impl Action {
+    /// Asks the relay whose control is at `control`; gives what to print.
+    pub fn perform(&self, control: SocketAddr) -> Result<String, String> {
+        let ask = |method: &str, path: &str, body: &str| {
+            let url = format!("http://{control}{path}");
+            match client::request(method, &url, body).map_err(|error| format!("{url}: {error}"))? {
+                client::Answer { status: 200..300, body } => Ok(body.trim_end().to_owned()),
+                answer => Err(format!("{}: {}", answer.status, answer.body.trim_end())),
+            }
+        };
+        let path = |action: &str, link: &Option<String>| match link {
+            Some(link) => format!("/{action}?link={}", client::escape(link)),
+            None => format!("/{action}"),
+        };
+        match self {
+            Self::Links => table(&ask("GET", "/links", "")?),
+            Self::Cut { link } => ask("POST", &path("cut", link), ""),
+            Self::Restore { link } => ask("POST", &path("restore", link), ""),
+            Self::Profile { profile: None, .. } => ask("GET", "/profile", ""),
+            Self::Profile { profile: Some(profile), link } => {
+                if !NAMES.contains(&profile.as_str()) {
+                    return Err(format!("there is no profile '{profile}'; there are {}", NAMES.join(", ")));
+                }
+                let text = ask("GET", "/profile", "")?;
+                let mut plan: Document = toml::from_str(&text).map_err(|error| error.to_string())?;
+                match link {
+                    Some(link) => plan.link.entry(link.clone()).or_default().profile = Some(profile.clone()),
+                    None => plan = Document { profile: Some(profile.clone()), ..Document::default() },
+                }
+                ask("PUT", "/profile", &toml::to_string(&plan).map_err(|error| error.to_string())?)
+            }
+        }
+    }
+}
+
+fn table(json: &str) -> Result<String, String> {
+    let links: Vec<LinkView> = serde_json::from_str(json).map_err(|error| error.to_string())?;
+    let mut text = format!(
+        "{:<24} {:<14} {:<5} {:>5} {:>10} {:>10}\n",
+        "link", "profile", "cut", "open", "up B", "down B"
+    );
+    for link in links {
+        let cut = if link.cut { "yes" } else { "no" };
+        text += &format!(
+            "{:<24} {:<14} {cut:<5} {:>5} {:>10} {:>10}\n",
+            link.name, link.profile, link.connections, link.queued_up, link.queued_down
+        );
+    }
+    Ok(text.trim_end().to_owned())
+}

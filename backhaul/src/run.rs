@@ -1,0 +1,233 @@
+//! The life of the process: settings, self-measurement, ports, work, end.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
+
+use serde::Serialize;
+use telemetry::{Endpoints, Health, Metrics, Started, exit};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::{Config, Flags, RawConfig, read_plan};
+use crate::control;
+use crate::measure::Refusal;
+use crate::relay::Relay;
+
+/// How often the plan's file is looked at.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// Why the process ends early.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The network or the system refused.
+    #[error("{what}: {source}")]
+    Io {
+        /// What was tried.
+        what: String,
+        /// What was said.
+        source: std::io::Error,
+    },
+    /// The relay cannot do what it is asked to.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+}
+
+impl RunError {
+    fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
+        let what = what.into();
+        |source| Self::Io { what, source }
+    }
+}
+
+/// The ports, bound by the caller.
+#[derive(Debug)]
+pub struct Listeners {
+    /// For all nodes.
+    pub common: Option<TcpListener>,
+    /// For single links.
+    pub links: Vec<(String, TcpListener)>,
+    /// For the control.
+    pub control: TcpListener,
+    /// For `/metrics` and `/health`.
+    pub watched: Endpoints,
+}
+
+impl Listeners {
+    /// Binds the ports of `config`.
+    pub async fn bind(config: &Config) -> Result<Self, RunError> {
+        let bind = async |address: std::net::SocketAddr| {
+            TcpListener::bind(address).await.map_err(RunError::io(format!("cannot listen on {address}")))
+        };
+        let mut links = Vec::new();
+        for (name, address) in &config.links {
+            links.push((name.clone(), bind(*address).await?));
+        }
+        let common = match config.listen {
+            Some(address) => Some(bind(address).await?),
+            None => None,
+        };
+        Ok(Self {
+            common,
+            links,
+            control: bind(config.control_listen).await?,
+            watched: Endpoints::bind(config.http_listen, None)
+                .await
+                .map_err(RunError::io("cannot listen"))?,
+        })
+    }
+}
+
+/// What the process says at its end.
+#[derive(Debug, Serialize)]
+pub struct Summary {
+    /// `backhaul`.
+    pub role: &'static str,
+    /// Links at the end.
+    pub links: Vec<crate::relay::LinkView>,
+}
+
+/// The process: settings first, then ports, then work until SIGTERM or SIGINT. With an action, it asks a relay
+/// that runs.
+pub fn main(flags: &Flags) -> ExitCode {
+    let raw = match RawConfig::load(flags) {
+        Ok(raw) => raw,
+        Err(error) => return end(&error, exit::BAD_CONFIGURATION),
+    };
+    if flags.print_config {
+        return match toml::to_string(&raw) {
+            Ok(text) => {
+                telemetry::print_text(text.trim_end());
+                ExitCode::SUCCESS
+            }
+            Err(error) => end(&error, exit::BAD_CONFIGURATION),
+        };
+    }
+    if let Some(action) = &flags.action {
+        let control = match raw.control() {
+            Ok(control) => control,
+            Err(error) => return end(&error, exit::BAD_CONFIGURATION),
+        };
+        return match action.perform(control) {
+            Ok(text) => {
+                telemetry::print_text(&text);
+                ExitCode::SUCCESS
+            }
+            Err(reason) => end(&reason, exit::FAILED),
+        };
+    }
+    let config = match raw.resolve() {
+        Ok(config) => config,
+        Err(error) => return end(&error, exit::BAD_CONFIGURATION),
+    };
+    if let Err(error) = telemetry::logs::init() {
+        return end(&error, exit::BAD_CONFIGURATION);
+    }
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => return end(&error, exit::FAILED),
+    };
+    let outcome = runtime.block_on(async {
+        let shutdown = telemetry::shutdown_signal().map_err(RunError::io("signals"))?;
+        let listeners = Listeners::bind(&config).await?;
+        run(config, listeners, shutdown).await
+    });
+    match outcome {
+        Ok(summary) => {
+            telemetry::print_json(&summary);
+            ExitCode::SUCCESS
+        }
+        Err(error) => end(&error, exit::FAILED),
+    }
+}
+
+fn end(reason: &dyn std::fmt::Display, code: u8) -> ExitCode {
+    telemetry::complain("backhaul", reason);
+    ExitCode::from(code)
+}
+
+/// Measures, then relays until `shutdown`.
+pub async fn run(
+    config: Config,
+    listeners: Listeners,
+    shutdown: CancellationToken,
+) -> Result<Summary, RunError> {
+    let (metrics, health) = (Metrics::new(), Health::new());
+    let started = Started {
+        grpc: listeners.common.as_ref().and_then(|listener| listener.local_addr().ok()),
+        ..listeners.watched.started("backhaul")
+    };
+    let control = listeners.control.local_addr().map_err(RunError::io("control"))?;
+    if !control.ip().is_loopback() {
+        tracing::warn!(%control, "whoever reaches the control can cut links");
+    }
+    let watched = listeners.watched.serve(metrics.clone(), health.clone(), shutdown.clone());
+    let names = config.links.iter().map(|(name, _)| name.clone());
+    let relay = Relay::new(&config.fusion, config.plan, config.seed, names, &metrics).await?;
+
+    let mut tasks = JoinSet::new();
+    let routes = control::routes(relay.clone(), config.profile.clone(), metrics, health.clone());
+    let served = telemetry::http::serve(listeners.control, routes, shutdown.clone());
+    tasks.spawn(async move {
+        if let Err(error) = served.await {
+            tracing::error!(%error, "the control ended");
+        }
+    });
+    if let Some(common) = listeners.common {
+        tasks.spawn(relay.clone().serve(common, None, shutdown.clone()));
+    }
+    for (name, listener) in listeners.links {
+        tasks.spawn(relay.clone().serve(listener, Some(name), shutdown.clone()));
+    }
+    if let Some(file) = config.plan_file {
+        tasks.spawn(follow(file, config.profile, relay.clone(), shutdown.clone()));
+    }
+    tracing::info!(?started, %control, fusion = config.fusion, "ready");
+    started.announce();
+    health.ready();
+
+    shutdown.cancelled().await;
+    health.not_ready("shutting down");
+    let summary = Summary { role: "backhaul", links: relay.links() };
+    // A connection to the control that stays open does not hold up the end.
+    let _ = tokio::time::timeout(Duration::from_millis(500), tasks.join_all()).await;
+    watched.ended().await;
+    Ok(summary)
+}
+
+/// Follows the plan's file: on SIGHUP, and when it changes. What cannot be used changes nothing.
+async fn follow(file: PathBuf, profile: String, relay: Relay, shutdown: CancellationToken) {
+    let mut hangup = match signal(SignalKind::hangup()) {
+        Ok(hangup) => hangup,
+        Err(error) => return tracing::error!(%error, "the plan will not be read again"),
+    };
+    let mut known = stamp(&file);
+    loop {
+        let told = tokio::select! {
+            () = shutdown.cancelled() => return,
+            _ = hangup.recv() => true,
+            () = tokio::time::sleep(LOOK) => false,
+        };
+        let now = stamp(&file);
+        if !told && (now == known || now.is_none()) {
+            continue;
+        }
+        known = now;
+        let path = file.display();
+        match read_plan(Some(&file), &profile) {
+            Ok(plan) => {
+                if let Err(error) = relay.apply(plan).await {
+                    tracing::error!(%path, %error, "the plan is not followed; the old one still is");
+                }
+            }
+            Err(error) => tracing::error!(%error, "the plan is not followed; the old one still is"),
+        }
+    }
+}
+
+fn stamp(file: &PathBuf) -> Option<(SystemTime, u64)> {
+    let data = std::fs::metadata(file).ok()?;
+    Some((data.modified().ok()?, data.len()))
+}

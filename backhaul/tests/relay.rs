@@ -1,0 +1,234 @@
+//! The relay as a process: cuts, links told apart, plans that change, bounded memory, exit codes.
+
+mod support;
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant, SystemTime};
+
+use backhaul::control::Action;
+use backhaul::{Flags, Listeners, RawConfig, run};
+use support::{Site, alone, probes, times_ms};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio_util::sync::CancellationToken;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Whether bytes come through.
+async fn works(node: &mut TcpStream, fusion: &mut TcpStream) -> bool {
+    let mut byte = [0];
+    node.write_all(&[42]).await.is_ok() && matches!(fusion.read(&mut byte).await, Ok(1))
+}
+
+/// Waits for the end of a connection; whether it was broken rather than closed.
+async fn broken(stream: &mut TcpStream) -> bool {
+    let mut buffer = [0; 1024];
+    let wait = async {
+        loop {
+            match stream.read(&mut buffer).await {
+                Ok(0) => return false,
+                Ok(_) => {}
+                Err(_) => return true,
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, wait).await.expect("the end of the connection")
+}
+
+/// The whole process inside this one.
+struct Process {
+    fusion: TcpListener,
+    common: SocketAddr,
+    control: SocketAddr,
+    stop: CancellationToken,
+    ended: tokio::task::JoinHandle<()>,
+}
+
+impl Process {
+    async fn start(plan: Option<&Path>) -> Self {
+        let fusion = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let flags = Flags {
+            listen: Some("127.0.0.1:0".into()),
+            control_listen: Some("127.0.0.1:0".into()),
+            fusion: Some(fusion.local_addr().unwrap().to_string()),
+            plan: plan.map(Path::to_path_buf),
+            ..Flags::default()
+        };
+        let config = RawConfig::load(&flags).unwrap().resolve().unwrap();
+        let listeners = Listeners::bind(&config).await.unwrap();
+        let common = listeners.common.as_ref().unwrap().local_addr().unwrap();
+        let control = listeners.control.local_addr().unwrap();
+        let stop = CancellationToken::new();
+        let running = run(config, listeners, stop.clone());
+        let ended = tokio::spawn(async move { drop(running.await.unwrap()) });
+        Self { fusion, common, control, stop, ended }
+    }
+
+    /// A connection from an address of the loopback.
+    async fn connect(&self, source: &str) -> std::io::Result<(TcpStream, TcpStream)> {
+        let socket = TcpSocket::new_v4()?;
+        socket.bind(format!("{source}:0").parse().unwrap())?;
+        let node = socket.connect(self.common).await?;
+        let (fusion, _) = self.fusion.accept().await?;
+        Ok((node, fusion))
+    }
+
+    async fn perform(&self, action: Action) -> Result<String, String> {
+        let control = self.control;
+        tokio::task::spawn_blocking(move || action.perform(control)).await.unwrap()
+    }
+
+    async fn stop(self) {
+        self.stop.cancel();
+        tokio::time::timeout(PATIENCE, self.ended).await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cut_breaks_one_link_and_not_the_other() {
+    let _alone = alone().await;
+    let process = Process::start(None).await;
+    let (mut west, mut west_fusion) = process.connect("127.0.0.1").await.unwrap();
+    let (mut east, mut east_fusion) = process.connect("127.0.0.2").await.unwrap();
+    assert!(works(&mut west, &mut west_fusion).await && works(&mut east, &mut east_fusion).await);
+
+    let began = Instant::now();
+    let done = process.perform(Action::Cut { link: Some("127.0.0.2".into()) }).await.unwrap();
+    assert_eq!(done, r#"["127.0.0.2"]"#);
+    assert!(broken(&mut east).await && broken(&mut east_fusion).await);
+    println!("both ends knew {:.1} ms after the cut was asked for", began.elapsed().as_secs_f64() * 1e3);
+    assert!(works(&mut west, &mut west_fusion).await, "the other link goes on");
+    // A new connection over the cut link is refused; nothing reaches the fusion center.
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+    let mut refused = socket.connect(process.common).await.unwrap();
+    assert!(broken(&mut refused).await);
+    let links = process.perform(Action::Links).await.unwrap();
+    assert!(links.lines().any(|line| line.starts_with("127.0.0.2") && line.contains(" yes ")), "{links}");
+
+    process.perform(Action::Restore { link: Some("127.0.0.2".into()) }).await.unwrap();
+    let (mut east, mut east_fusion) = process.connect("127.0.0.2").await.unwrap();
+    assert!(works(&mut east, &mut east_fusion).await);
+    let unknown = process.perform(Action::Cut { link: Some("127.0.0.9".into()) }).await.unwrap_err();
+    assert!(unknown.starts_with("404: no link '127.0.0.9'; there are: 127.0.0.1, 127.0.0.2"), "{unknown}");
+    // A host name that resolves to a link's address names it too.
+    let named = process.perform(Action::Cut { link: Some("localhost".into()) }).await.unwrap();
+    assert_eq!(named, r#"["127.0.0.1"]"#);
+    assert!(broken(&mut west).await);
+    process.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ends_are_passed_on() {
+    let _alone = alone().await;
+    let process = Process::start(None).await;
+    let (mut node, mut fusion) = process.connect("127.0.0.1").await.unwrap();
+    node.write_all(b"last words").await.unwrap();
+    node.shutdown().await.unwrap();
+    let mut heard = Vec::new();
+    fusion.read_to_end(&mut heard).await.unwrap();
+    assert_eq!(heard, b"last words");
+    // The other direction is still open.
+    fusion.write_all(b"answer").await.unwrap();
+    drop(fusion);
+    let mut heard = Vec::new();
+    node.read_to_end(&mut heard).await.unwrap();
+    assert_eq!(heard, b"answer");
+    process.stop().await;
+}
+
+async fn delay_ms(process: &Process) -> f64 {
+    let (mut node, mut fusion) = process.connect("127.0.0.1").await.unwrap();
+    times_ms(&probes(&mut node, &mut fusion, 9, Duration::from_millis(5)).await)[4]
+}
+
+/// Waits until the delay is about what it should be.
+async fn until_delay(process: &Process, expected_ms: f64) {
+    let wait = async {
+        loop {
+            let found_ms = delay_ms(process).await;
+            if (found_ms - expected_ms).abs() < 5.0 {
+                return found_ms;
+            }
+        }
+    };
+    let found_ms = tokio::time::timeout(PATIENCE, wait).await.expect("the plan is followed");
+    println!("{found_ms:.1} ms for {expected_ms} ms");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_plan_changes_while_the_relay_runs() {
+    let _alone = alone().await;
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("plan.toml");
+    let write = |text: &str| std::fs::write(&file, text).unwrap();
+    write("[up]\ndelay_ms = 40\n");
+    let process = Process::start(Some(&file)).await;
+    until_delay(&process, 40.0).await;
+    // The file changes.
+    write("[up]\ndelay_ms = 80.0\n");
+    until_delay(&process, 80.0).await;
+    // One that cannot be used, and one that cannot be kept, change nothing.
+    write("[up]\ndelay_ms = -1.0\n");
+    let impossible = "[up]\nrate_mbit_s = 100000.0\n".to_owned();
+    let url = format!("http://{}/profile", process.control);
+    let put = move || telemetry::client::request("PUT", &url, &impossible).unwrap();
+    let refused = tokio::task::spawn_blocking(put).await.unwrap();
+    assert_eq!(refused.status, 422);
+    assert!(refused.body.contains("100000 Mbit/s is asked for"), "{}", refused.body);
+    until_delay(&process, 80.0).await;
+    // SIGHUP alone: the file's length and time of change stay as they were.
+    write("[up]\ndelay_ms = 20.0\n");
+    until_delay(&process, 20.0).await;
+    let changed: SystemTime = std::fs::metadata(&file).unwrap().modified().unwrap();
+    write("[up]\ndelay_ms = 60.0\n");
+    std::fs::File::options().write(true).open(&file).unwrap().set_modified(changed).unwrap();
+    rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::HUP).unwrap();
+    until_delay(&process, 60.0).await;
+    // By hand, for one link.
+    process
+        .perform(Action::Profile { profile: Some("fibre".into()), link: Some("127.0.0.1".into()) })
+        .await
+        .unwrap();
+    until_delay(&process, 1.0).await;
+    let plan = process.perform(Action::Profile { profile: None, link: None }).await.unwrap();
+    assert!(plan.contains("[link.\"127.0.0.1\"]") && plan.contains("fibre"), "{plan}");
+    process.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn memory_is_bounded() {
+    let _alone = alone().await;
+    let site = Site::new("[up]\nrate_mbit_s = 1\nbuffer_kib = 64\n", &["link"], 1).await;
+    let (mut node, _fusion) = site.connect("link").await;
+    let block = vec![0; 65_536];
+    // Until nothing more is taken: socket buffers and the relay's are full.
+    while tokio::time::timeout(Duration::from_millis(200), node.write_all(&block)).await.is_ok() {}
+    let held = site.relay.links()[0].queued_up;
+    println!("{held} bytes held");
+    assert!((60_000..64 * 1024 + 2_000).contains(&held), "{held}");
+}
+
+#[test]
+fn bad_settings_end_with_64_and_what_cannot_be_kept_with_1() {
+    let run = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_backhaul"))
+            .args(["--listen", "127.0.0.1:0", "--control-listen", "127.0.0.1:0"])
+            .args(arguments)
+            .output()
+            .unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap(), output.stdout)
+    };
+    let (code, said, _) = run(&["--profile", "carrier-pigeon"]);
+    assert_eq!(code, Some(64), "{said}");
+    assert!(said.contains("no profile 'carrier-pigeon'"), "{said}");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("plan.toml");
+    std::fs::write(&file, "[up]\nrate_mbit_s = 100000\n").unwrap();
+    let (code, said, announced) = run(&["--plan", file.to_str().unwrap()]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("100000 Mbit/s is asked for"), "{said}");
+    assert!(announced.is_empty(), "a relay that refuses announces nothing");
+}
