@@ -35,5 +35,6 @@ pub fn relative_error(actual: &Value, expected: &Value) -> f64 {
 }
 
 pub mod browser;
+pub mod containers;
 pub mod pipeline;
 pub mod process;

@@ -109,8 +109,17 @@ fn randomness_has_one_door() {
 
 #[test]
 fn files_stay_readable() {
-    let crates =
-        ["model", "estimation", "settings", "proto", "telemetry", "simulator", "irs-node", "fusion-center"];
+    let crates = [
+        "model",
+        "estimation",
+        "settings",
+        "proto",
+        "telemetry",
+        "simulator",
+        "irs-node",
+        "fusion-center",
+        "backhaul",
+    ];
     let long: Vec<String> = crates
         .iter()
         .chain(&["hyloc"])
