@@ -44,6 +44,17 @@ enum Command {
     Node(Box<irs_node::Flags>),
     /// Run the simulator: sends echo frames to the nodes, and the truth to the fusion center for display.
     Simulate(Box<simulator::Flags>),
+    /// Run a backhaul that can be made bad on purpose: a TCP relay between nodes and fusion center.
+    ///
+    ///   hyloc backhaul --fusion 127.0.0.1:7400 --profile congested
+    ///   hyloc backhaul cut 127.0.0.2
+    #[command(verbatim_doc_comment)]
+    Backhaul(Box<backhaul::Flags>),
+    /// Ask a process for its health: exit code 0 if it is ready, else 1.
+    Healthcheck {
+        /// As in http://127.0.0.1:7401/health.
+        url: String,
+    },
     /// Measure latency per stage for several IRS counts, through real processes, open loop at a fixed rate.
     ///
     ///   hyloc latency --nodes 3,8 --frames 300 --rate 20 --out latency
@@ -188,6 +199,8 @@ pub fn run(arguments: Arguments) -> ExitCode {
         Command::Fusion(flags) => return fusion_center::main(&flags),
         Command::Node(flags) => return irs_node::main(&flags),
         Command::Simulate(flags) => return simulator::main(&flags),
+        Command::Backhaul(flags) => return backhaul::main(&flags),
+        Command::Healthcheck { url } => return telemetry::client::check(&url),
         command => command,
     };
     match dispatch(command) {
@@ -207,7 +220,8 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
             commands::replay::replay(&directory, fixes.as_deref(), json)
         }
         // Processes, started before.
-        Command::Fusion(_) | Command::Node(_) | Command::Simulate(_) => Ok(()),
+        Command::Fusion(_) | Command::Node(_) | Command::Simulate(_) | Command::Backhaul(_) => Ok(()),
+        Command::Healthcheck { .. } => Ok(()),
         Command::Scenario(ScenarioCommand::Check { file, overrides, json }) => {
             commands::scenario::check(file, overrides, json)
         }
