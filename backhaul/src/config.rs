@@ -14,10 +14,10 @@ use crate::plan::{MOST_LINKS, Plan, PlanError};
 pub const ROLE: &str = "backhaul";
 
 /// Flags of the relay; each is also a key of the settings file and an environment variable
-/// HYLOC_BACKHAUL_<KEY>.
+/// HYLOC_BACKHAUL_KEY.
 #[derive(Debug, Clone, Default, Args, Serialize)]
 pub struct Flags {
-    /// Settings file, TOML; flags and HYLOC_BACKHAUL_<KEY> override it.
+    /// Settings file, TOML; flags and HYLOC_BACKHAUL_KEY override it.
     #[arg(long, value_name = "FILE", env = "HYLOC_CONFIG_BACKHAUL")]
     #[serde(skip)]
     pub config: Option<PathBuf>,

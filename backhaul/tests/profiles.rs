@@ -1,4 +1,5 @@
 //! Every named profile does what it says, measured over real sockets on loopback.
+#![allow(clippy::print_stdout)]
 
 mod support;
 

@@ -131,6 +131,7 @@ impl Project {
 }
 
 impl Drop for Project {
+    #[allow(clippy::print_stderr)]
     fn drop(&mut self) {
         if !self.down {
             // A test has failed: what the containers said may tell why.
