@@ -88,6 +88,7 @@ impl Process {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "measures time: wants an idle machine: cargo test -- --ignored"]
 async fn a_cut_breaks_one_link_and_not_the_other() {
     let _alone = alone().await;
     let process = Process::start(None).await;
@@ -122,6 +123,7 @@ async fn a_cut_breaks_one_link_and_not_the_other() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "measures time: wants an idle machine: cargo test -- --ignored"]
 async fn ends_are_passed_on() {
     let _alone = alone().await;
     let process = Process::start(None).await;
@@ -160,6 +162,7 @@ async fn until_delay(process: &Process, expected_ms: f64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "measures time: wants an idle machine: cargo test -- --ignored"]
 async fn the_plan_changes_while_the_relay_runs() {
     let _alone = alone().await;
     let directory = tempfile::tempdir().unwrap();
@@ -200,6 +203,7 @@ async fn the_plan_changes_while_the_relay_runs() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "measures time: wants an idle machine: cargo test -- --ignored"]
 async fn memory_is_bounded() {
     let _alone = alone().await;
     let site = Site::new("[up]\nrate_mbit_s = 1\nbuffer_kib = 64\n", &["link"], 1).await;
@@ -213,6 +217,7 @@ async fn memory_is_bounded() {
 }
 
 #[test]
+#[ignore = "measures time: wants an idle machine: cargo test -- --ignored"]
 fn bad_settings_end_with_64_and_what_cannot_be_kept_with_1() {
     let run = |arguments: &[&str]| {
         let output = Command::new(env!("CARGO_BIN_EXE_backhaul"))

@@ -70,6 +70,7 @@ fn watch(project: &Project, act: impl FnOnce(), last: impl Fn(&v1::Fix) -> bool)
 }
 
 #[test]
+#[ignore = "builds an image for five minutes: cargo test -- --ignored"]
 fn three_nodes_lose_a_network_and_a_fusion_center() {
     let _alone = alone();
     if !engine("three_nodes_lose_a_network_and_a_fusion_center") {
@@ -119,6 +120,7 @@ fn three_nodes_lose_a_network_and_a_fusion_center() {
 }
 
 #[test]
+#[ignore = "builds an image for five minutes: cargo test -- --ignored"]
 fn eight_nodes_over_an_impaired_backhaul() {
     let _alone = alone();
     if !engine("eight_nodes_over_an_impaired_backhaul") {
