@@ -12,7 +12,7 @@ use model::System;
 use tokio::sync::{broadcast, mpsc, watch};
 
 use crate::fix::FixRecord;
-use crate::statistics::Statistics;
+use crate::statistics::{Figures, Statistics};
 use crate::truth::{TruthBook, judge};
 
 /// Fixes that a watcher may be behind.
@@ -126,9 +126,9 @@ impl Viewer {
         Some(self.watchers.upgrade()?.subscribe())
     }
 
-    /// A copy of the statistics.
-    pub fn statistics(&self) -> Statistics {
-        self.statistics.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// What the fixes so far add up to.
+    pub fn figures(&self) -> Figures {
+        self.statistics.lock().unwrap_or_else(PoisonError::into_inner).figures()
     }
 
     /// The latest fix as JSON, from now on; none once the publisher has stopped.

@@ -80,7 +80,7 @@ pub fn replay(
     }
     drop(publisher);
     thread.finish().map_err(|source| RecordingError::File { path: directory.to_path_buf(), source })?;
-    Ok(viewer.statistics().figures())
+    Ok(viewer.figures())
 }
 
 /// The truth of all frames: it may have been written a little after the frame.

@@ -104,7 +104,7 @@ impl Summary {
         let ledger = office.nodes();
         Self {
             role: "fusion-center",
-            figures: viewer.statistics().figures(),
+            figures: viewer.figures(),
             counts: office.counts(),
             unaccounted: ledger.iter().map(|node| node.balance.unaccounted.abs()).sum(),
             ledger,

@@ -176,13 +176,13 @@ impl Fusion for FusionService {
     }
 
     async fn status(&self, _: Request<v1::StatusRequest>) -> Result<Response<v1::StatusReply>, Status> {
-        let (counts, statistics) = (self.office.counts(), self.viewer.statistics());
+        let (counts, figures) = (self.office.counts(), self.viewer.figures());
         Ok(Response::new(v1::StatusReply {
             instance: self.instance.clone(),
             irs_count: self.system.irs_count() as u32,
             scenario_sha256: self.scenario.sha256.to_vec().into(),
-            fixes: statistics.fixes,
-            frames_without_fix: statistics.without_fix + counts.frames_minority,
+            fixes: figures.fixes,
+            frames_without_fix: figures.without_fix + counts.frames_minority,
             frames_shed: counts.frames_shed,
             nodes: self.office.nodes().into_iter().map(Into::into).collect(),
             refused_reports: counts.refused_reports,

@@ -88,8 +88,7 @@ impl Viewing {
     }
 
     fn status_event(&self) -> Event {
-        let statistics = self.dashboard.viewer.statistics();
-        let figures = statistics.figures();
+        let figures = self.dashboard.viewer.figures();
         let status = json!({
             "now_ns": unix_time_ns(),
             "nodes": self.dashboard.office.nodes(),
