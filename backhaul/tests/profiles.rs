@@ -105,7 +105,6 @@ async fn rate_of_every_profile() {
 
 /// The wires of every profile lose as many segments as they say: 400 000 segments, within 4 sigma of a Poisson law.
 #[test]
-#[ignore = "measures time: wants an idle machine: cargo test -- --ignored"]
 fn losses_of_every_profile() {
     for name in NAMES {
         let (up, down) = named(name).unwrap();

@@ -83,7 +83,7 @@ enum Command {
     /// threads. Writes NAME.csv, NAME.svg and NAME.png for each figure, and report.md and
     /// report.html. docs/figures.md tells what is in them. Examples:
     ///
-    ///   hyloc figures --quick --out /tmp/figures
+    ///   hyloc figures --quick --out quick-figures
     ///   hyloc figures --only angle-power location-power --trials 2000
     ///   hyloc figures --resume
     #[command(verbatim_doc_comment)]
