@@ -4,6 +4,7 @@ pub mod angles;
 pub mod baselines;
 pub mod blocks;
 pub mod delay;
+pub mod direct;
 pub mod fusion;
 mod harmonic;
 pub mod linalg;

@@ -177,18 +177,30 @@ impl DelayEstimator {
             expected_w,
             &self.settings,
         );
-        let paths = self.paths.iter().zip(peaks).zip(expansions.into_iter().zip(&rows));
-        let paths = paths
-            .map(|((path, peak), (expansion, row))| DelayEstimate {
+        let paths = self.paths.iter().zip(peaks).zip(expansions.into_iter().zip(&rows)).zip(spectra);
+        let paths: Vec<DelayEstimate> = paths
+            .map(|(((path, peak), (expansion, row)), spectrum)| DelayEstimate {
                 delay_s: peak.at,
                 delay_variance_s2: path.variance_s2(row, noise_power_w, self.settings.statistic),
                 snr: path.sensitivity.snr(row, noise_power_w),
                 block: expansion.block,
                 block_derivative: expansion.block_derivative,
                 second_peak_ratio: peak.second_ratio,
+                spectrum,
             })
             .collect();
-        NodeDelays { paths, arrival_rad: sine.clamp(-1.0, 1.0).asin(), noise_power_w, noise_check }
+        let arrival_rad = sine.clamp(-1.0, 1.0).asin();
+        let snr = paths.iter().map(|path| path.snr).sum();
+        let arrival_variance_rad2 = self.arrival_variance_rad2(arrival_rad, snr);
+        NodeDelays { paths, arrival_rad, arrival_variance_rad2, noise_power_w, noise_check }
+    }
+
+    /// Bound of the AOA at the SNR of all paths together; at most that of a uniform guess in the sector.
+    fn arrival_variance_rad2(&self, arrival_rad: f64, snr: f64) -> f64 {
+        let slope = self.step_rad * arrival_rad.cos();
+        let aperture = ((self.sensors as f64).powi(2) - 1.0) / 12.0;
+        let guess = (self.sector.max - self.sector.min).powi(2) / 12.0;
+        (2.0 * snr * slope.powi(2) * aperture).recip().min(guess)
     }
 
     /// Complex dimensions of a frame less those fitted: a row of streams per path; half a dimension per

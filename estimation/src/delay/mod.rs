@@ -32,6 +32,7 @@ use model::{CMatrix, System};
 pub use estimator::DelayEstimator;
 pub use filter::{BlockExpansion, BlockNorm, FoundDelay, MatchedFilter};
 pub use refinement::{RefinedDelay, coherent_refinement};
+pub(crate) use window::coverage_sines;
 pub use window::{DelayWindow, coverage_delays};
 
 /// Why a delay cannot be estimated.
@@ -203,6 +204,8 @@ pub struct DelayEstimate {
     pub block_derivative: CMatrix,
     /// Next best local maximum of the statistic over the best, 0 to 1: near 1 the delay is ambiguous.
     pub second_peak_ratio: f64,
+    /// Y_lk, M x n_k: what was received on the subcarriers of IRS k.
+    pub spectrum: CMatrix,
 }
 
 impl DelayEstimate {
@@ -236,6 +239,9 @@ pub struct NodeDelays {
     pub paths: Vec<DelayEstimate>,
     /// AOA at this node, local angle.
     pub arrival_rad: f64,
+    /// Its variance, from the SNR of all paths: `1 / (2 SNR (2 pi s cos theta)^2 (M^2 - 1) / 12)`, the bound
+    /// of a linear array of M sensors.
+    pub arrival_variance_rad2: f64,
     /// Noise power per sensor and subcarrier of the averaged frame: the noise variance of a block's entry.
     pub noise_power_w: f64,
     /// Whether it is plausible.

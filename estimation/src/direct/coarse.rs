@@ -1,0 +1,292 @@
+//! Coarse search: the likelihood on a grid over the coverage area, from tables made once per system.
+//!
+//! Per frame each node's spectrum is beamformed at the angles of a scan (an eighth of a beam apart: 1 % of
+//! the energy lost at most); after that a point costs one multiplication per node and subcarrier, in single
+//! precision, whatever K: the subcarriers are shared out among the IRSs. The grid is a fifth of the
+//! resolution wide, which loses 6 % of a peak at most, and reaches half a resolution past the area so that a
+//! target on its edge has its peak inside. Table I: 529 points, 1.3 MB of tables.
+
+use model::Point;
+use num_complex::Complex64;
+
+use super::detection::resolution_m;
+use super::evidence::{Evidence, NodeEvidence, PathEvidence};
+use super::likelihood::{beamformed, bearing_term, block_term, delay_term};
+use super::scene::{Scene, View};
+use model::units::SPEED_OF_LIGHT_M_S;
+
+/// Grid points per resolution.
+const POINTS_PER_RESOLUTION: f64 = 5.0;
+/// How far past the coverage area the grid reaches, in resolutions.
+const MARGIN_RESOLUTIONS: f64 = 0.5;
+/// Angles of the scan per beamwidth 1 / (M s).
+const ANGLES_PER_BEAM: f64 = 8.0;
+/// Largest table, bytes.
+const MOST_BYTES: usize = 512 << 20;
+/// Sums of this many are made side by side.
+const LANES: usize = 8;
+
+/// Angles at which a node's data are beamformed.
+#[derive(Debug, Clone)]
+struct Scan {
+    lowest: f64,
+    spacing: f64,
+    beams: Vec<Vec<Complex64>>,
+}
+
+/// The grid with its tables.
+#[derive(Debug, Clone)]
+pub(super) struct CoarseGrid {
+    pub min_m: Point,
+    pub max_m: Point,
+    pub step_m: Point,
+    columns: usize,
+    rows: usize,
+    scans: Vec<Scan>,
+    /// Per point and node: index of the beam.
+    beams: Vec<u32>,
+    /// Per point, node and subcarrier: what the beamformed spectrum is multiplied with.
+    re: Vec<f32>,
+    im: Vec<f32>,
+    /// Per point and IRS, less what the tables hold.
+    views: Vec<Vec<View>>,
+}
+
+/// Values on the grid.
+#[derive(Debug, Clone)]
+pub(super) struct Values {
+    /// Per point.
+    pub total: Vec<f64>,
+    /// Per path, row by row: its highest value on the grid.
+    pub highest: Vec<f64>,
+    /// Per sensing node: the highest value of its paths together.
+    pub highest_sensor: Vec<f64>,
+}
+
+/// The area is too large for its tables.
+#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
+#[error(
+    "the direct search over this coverage area needs {points} points and {bytes} bytes of tables, more than {most}: \
+     make the area smaller or use the three-stage method"
+)]
+pub struct TooLarge {
+    /// Points of the grid.
+    pub points: usize,
+    /// Bytes of the tables.
+    pub bytes: usize,
+    /// Bytes allowed.
+    pub most: usize,
+}
+
+impl CoarseGrid {
+    pub fn new(scene: &Scene) -> Result<Self, TooLarge> {
+        let system = scene.system();
+        let resolution = resolution_m(system);
+        let margin = Point::repeat(MARGIN_RESOLUTIONS * resolution);
+        let min_m = Point::from(system.coverage.min_m) - margin;
+        let max_m = Point::from(system.coverage.max_m) + margin;
+        let size = max_m - min_m;
+        let count = |length: f64| (length * POINTS_PER_RESOLUTION / resolution).ceil() as usize + 1;
+        let (columns, rows) = (count(size.x), count(size.y));
+        let (points, irs) = (columns.saturating_mul(rows), scene.irs_count());
+        let bytes = points.saturating_mul(irs * scene.channels() * 2 * size_of::<f32>());
+        if bytes > MOST_BYTES {
+            return Err(TooLarge { points, bytes, most: MOST_BYTES });
+        }
+        let step_m = Point::new(size.x / (columns - 1) as f64, size.y / (rows - 1) as f64);
+        let mut grid = Self {
+            min_m,
+            max_m,
+            step_m,
+            columns,
+            rows,
+            scans: Vec::new(),
+            beams: Vec::with_capacity(points * irs),
+            re: Vec::with_capacity(points * irs * scene.channels()),
+            im: Vec::with_capacity(points * irs * scene.channels()),
+            views: (0..points).map(|_| Vec::new()).collect(),
+        };
+        for point in 0..points {
+            grid.views[point] = scene.views(grid.position_m(point));
+        }
+        grid.scans = (0..irs).map(|l| grid.scan(scene, l)).collect();
+        for point in 0..points {
+            grid.tabulate(scene, point);
+        }
+        Ok(grid)
+    }
+
+    /// Where a point of the grid is.
+    pub fn position_m(&self, point: usize) -> Point {
+        let (i, j) = (point % self.columns, point / self.columns);
+        self.min_m + Point::new(i as f64 * self.step_m.x, j as f64 * self.step_m.y)
+    }
+
+    fn points(&self) -> usize {
+        self.columns * self.rows
+    }
+
+    fn scan(&self, scene: &Scene, l: usize) -> Scan {
+        let system = scene.system();
+        let sines = self.views.iter().map(|views| views[l].sine);
+        let (lowest, highest) = sines.fold((1.0, -1.0), |(a, b): (f64, f64), s| (a.min(s), b.max(s)));
+        let spacing = 1.0 / (system.sensors as f64 * system.spacing_wavelengths * ANGLES_PER_BEAM);
+        let count = ((highest - lowest) / spacing).ceil() as usize + 1;
+        let beams = (0..count).map(|i| scene.arrival(lowest + i as f64 * spacing)).collect();
+        Scan { lowest, spacing, beams }
+    }
+
+    /// Fills the tables of a point and drops what they hold from its views.
+    fn tabulate(&mut self, scene: &Scene, point: usize) {
+        let mut views = std::mem::take(&mut self.views[point]);
+        for (scan, view) in self.scans.iter().zip(&views) {
+            self.beams.push(((view.sine - scan.lowest) / scan.spacing).round() as u32);
+            for k in 0..scene.irs_count() {
+                for (p, t) in view.phasors[scene.range(k)].iter().zip(&views[k].template) {
+                    let weight = p * t;
+                    self.re.push(weight.re as f32);
+                    self.im.push(weight.im as f32);
+                }
+            }
+        }
+        for view in &mut views {
+            (view.arrival, view.phasors, view.template) = Default::default();
+        }
+        self.views[point] = views;
+    }
+
+    /// The likelihood on the whole grid.
+    pub fn values(&self, scene: &Scene, evidence: &Evidence) -> Values {
+        let irs = scene.irs_count();
+        let mut values = Values {
+            total: vec![0.0; self.points()],
+            highest: vec![f64::NEG_INFINITY; irs * irs],
+            highest_sensor: vec![f64::NEG_INFINITY; irs],
+        };
+        let mut before = values.total.clone();
+        for (l, node) in evidence.nodes.iter().enumerate() {
+            self.add_spectra(scene, l, node, &mut values);
+            self.add_blocks(scene, l, node, &mut values);
+            self.add_parameters(l, node, &mut values);
+            let own = values.total.iter().zip(&before).map(|(now, before)| now - before);
+            values.highest_sensor[l] = own.fold(f64::NEG_INFINITY, f64::max);
+            before.copy_from_slice(&values.total);
+        }
+        values
+    }
+
+    fn add_spectra(&self, scene: &Scene, l: usize, node: &NodeEvidence, values: &mut Values) {
+        let Some(spectrum) = &node.spectrum else { return };
+        let (irs, channels) = (scene.irs_count(), scene.channels());
+        let beams: Vec<(Vec<f32>, Vec<f32>)> = self.scans[l]
+            .beams
+            .iter()
+            .map(|arrival| beamformed(spectrum, arrival).iter().map(|y| (y.re as f32, y.im as f32)).unzip())
+            .collect();
+        let used: Vec<usize> = (0..irs).filter(|&k| node.paths[k] == PathEvidence::Spectrum).collect();
+        for point in 0..self.points() {
+            let at = (point * irs + l) * channels;
+            let (y_re, y_im) = &beams[self.beams[point * irs + l] as usize];
+            for &k in &used {
+                let own = scene.range(k);
+                let table = at + own.start..at + own.end;
+                let energy =
+                    energy((&y_re[own.clone()], &y_im[own]), (&self.re[table.clone()], &self.im[table]));
+                values.take(point, l * irs + k, f64::from(energy));
+            }
+        }
+    }
+
+    fn add_blocks(&self, scene: &Scene, l: usize, node: &NodeEvidence, values: &mut Values) {
+        let irs = scene.irs_count();
+        for (k, path) in node.paths.iter().enumerate() {
+            let PathEvidence::Block(expansion) = path else { continue };
+            let beam = |matrix: &model::CMatrix, arrival: &Vec<Complex64>| -> Vec<Complex64> {
+                let sum = |c: usize| matrix.column(c).iter().zip(arrival).map(|(r, a)| r * a).sum();
+                (0..matrix.ncols()).map(sum).collect()
+            };
+            let beams: Vec<_> = self.scans[l]
+                .beams
+                .iter()
+                .map(|arrival| (beam(&expansion.block, arrival), beam(&expansion.block_derivative, arrival)))
+                .collect();
+            for (point, views) in self.views.iter().enumerate() {
+                let (row, derivative) = &beams[self.beams[point * irs + l] as usize];
+                let delay_s = (views[l].distance_m + views[k].distance_m) / SPEED_OF_LIGHT_M_S;
+                let value = block_term(row, derivative, &views[k], delay_s - expansion.delay_s);
+                values.take(point, l * irs + k, value);
+            }
+        }
+    }
+
+    fn add_parameters(&self, l: usize, node: &NodeEvidence, values: &mut Values) {
+        for (point, views) in self.views.iter().enumerate() {
+            for (k, path) in node.paths.iter().enumerate() {
+                if let Some(value) = delay_term(path, &views[l], &views[k]) {
+                    values.take(point, l * views.len() + k, value);
+                }
+            }
+            if let Some(value) = bearing_term(node, &views[l]) {
+                values.total[point] += value;
+            }
+        }
+    }
+
+    /// Adds `values` as seen `shift_m` away, to the nearest point; beyond the grid there is nothing.
+    pub fn add_shifted(&self, total: &mut [f64], values: &[f64], shift_m: Point) {
+        let (di, dj) =
+            ((shift_m.x / self.step_m.x).round() as isize, (shift_m.y / self.step_m.y).round() as isize);
+        let (columns, rows) = (self.columns as isize, self.rows as isize);
+        for j in (-dj).max(0)..(rows - dj).min(rows) {
+            for i in (-di).max(0)..(columns - di).min(columns) {
+                total[(j * columns + i) as usize] += values[((j + dj) * columns + i + di) as usize];
+            }
+        }
+    }
+
+    /// Local maxima among the eight neighbours, highest first.
+    pub fn peaks(&self, total: &[f64]) -> Vec<(usize, f64)> {
+        let (columns, rows) = (self.columns as isize, self.rows as isize);
+        let is_peak = |point: usize| {
+            let (i, j) = ((point % self.columns) as isize, (point / self.columns) as isize);
+            let neighbours = (-1..=1).flat_map(|dj| (-1..=1).map(move |di| (i + di, j + dj)));
+            neighbours
+                .filter(|&(a, b)| (0..columns).contains(&a) && (0..rows).contains(&b) && (a, b) != (i, j))
+                .all(|(a, b)| total[(b * columns + a) as usize] <= total[point])
+        };
+        let mut peaks: Vec<(usize, f64)> =
+            (0..total.len()).filter(|&p| is_peak(p)).map(|p| (p, total[p])).collect();
+        peaks.sort_by(|a, b| b.1.total_cmp(&a.1));
+        peaks
+    }
+}
+
+impl Values {
+    fn take(&mut self, point: usize, path: usize, value: f64) {
+        self.total[point] += value;
+        self.highest[path] = self.highest[path].max(value);
+    }
+}
+
+/// `|sum y w|^2`.
+fn energy((y_re, y_im): (&[f32], &[f32]), (w_re, w_im): (&[f32], &[f32])) -> f32 {
+    let (mut re, mut im) = ([0f32; LANES], [0f32; LANES]);
+    let chunks = y_re.chunks(LANES).zip(y_im.chunks(LANES)).zip(w_re.chunks(LANES).zip(w_im.chunks(LANES)));
+    for ((a, b), (c, d)) in chunks {
+        if let (Ok(a), Ok(b), Ok(c), Ok(d)) =
+            (<&[f32; LANES]>::try_from(a), <&[f32; LANES]>::try_from(b), c.try_into(), d.try_into())
+        {
+            let (c, d): (&[f32; LANES], &[f32; LANES]) = (c, d);
+            for i in 0..LANES {
+                re[i] += a[i] * c[i] - b[i] * d[i];
+                im[i] += a[i] * d[i] + b[i] * c[i];
+            }
+        } else {
+            for i in 0..a.len() {
+                re[i] += a[i] * c[i] - b[i] * d[i];
+                im[i] += a[i] * d[i] + b[i] * c[i];
+            }
+        }
+    }
+    re.iter().sum::<f32>().powi(2) + im.iter().sum::<f32>().powi(2)
+}

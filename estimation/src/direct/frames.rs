@@ -1,0 +1,190 @@
+//! Several frames at once: a target of constant velocity over the batch.
+//!
+//! The state is (x, y, v_x, v_y) at the middle of the batch; frame f looks at `p + v t_f`. Two ways to add
+//! frames up: *non-coherent*, every frame with phases of its own, `sum_f sum_lk |z_f|^2`; *coherent*, the
+//! phase of a path holds over the batch, `sum_lk |sum_f s_f z_f|^2 / sum_f s_f^2` with the strength s_f of
+//! the illumination where the target then is. What carries no phase (blocks, delays, bearings) adds up
+//! non-coherently in both.
+//!
+//! The information is that of the frames together: at the middle of the batch F frames are worth F times one,
+//! and a velocity comes with it. The gain of coherence is in the threshold: noise against noise is one term
+//! per path instead of F.
+//!
+//! Search: the frames' grids, each shifted by a velocity of a coarse set, are added; the best few peaks are
+//! climbed in all four variables.
+
+use model::Point;
+use nalgebra::{Matrix4, Vector4};
+use num_complex::Complex64;
+use std::collections::BTreeMap;
+
+use super::evidence::Evidence;
+use super::likelihood::{Term, each_term};
+use super::locate::{DirectLocator, Missed};
+use super::newton::{Climb, Summit};
+
+/// Peaks that are climbed at most.
+const MOST_CLIMBS: usize = 3;
+/// Velocities of the search per resolution covered in half a batch.
+const VELOCITIES_PER_RESOLUTION: f64 = 2.0;
+
+/// How frames add up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Combination {
+    /// A path's phase holds over the batch.
+    Coherent,
+    /// Every frame has phases of its own.
+    #[default]
+    NonCoherent,
+}
+
+/// How to locate over several frames.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FramesSettings {
+    /// How frames add up.
+    pub combination: Combination,
+    /// Fastest target that is searched for, metres per unit of the frames' times.
+    pub most_speed: f64,
+}
+
+/// A position and a velocity.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MovingFix {
+    /// x, y, v_x, v_y at the time that was asked for.
+    pub state: Vector4<f64>,
+    /// Covariance of the state's error.
+    pub covariance: Matrix4<f64>,
+    /// Log-likelihood ratio against noise alone.
+    pub log_likelihood: f64,
+    /// Bound on the probability that noise alone reaches it.
+    pub false_alarm_probability: f64,
+}
+
+/// Frames with their times against the middle of the batch.
+struct Batch<'a> {
+    frames: Vec<(f64, &'a Evidence)>,
+    combination: Combination,
+}
+
+impl DirectLocator {
+    /// Where the target is at `time` and how it moves, from frames taken at the times given.
+    pub fn locate_frames(
+        &self,
+        frames: &[(f64, &Evidence)],
+        time: f64,
+        settings: &FramesSettings,
+    ) -> Result<MovingFix, Missed> {
+        let usable: Vec<(f64, &Evidence)> =
+            frames.iter().copied().filter(|(_, evidence)| evidence.terms() > 0).collect();
+        let (first, last) =
+            usable.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), (t, _)| (a.min(*t), b.max(*t)));
+        if usable.is_empty() || !(last - first).is_finite() {
+            return Err(Missed::NoEvidence);
+        }
+        let (middle, half) = (0.5 * (first + last), 0.5 * (last - first));
+        let frames = usable.into_iter().map(|(t, evidence)| (t - middle, evidence)).collect();
+        let batch = Batch { frames, combination: settings.combination };
+        let velocities = self.velocities(half, settings.most_speed);
+        let summit = self.search_batch(&batch, half, &velocities)?;
+        let single = self.extent.false_alarm_probability(summit.value, batch.gains());
+        let false_alarm_probability = (single * velocities.len() as f64).min(1.0);
+        if false_alarm_probability > self.settings.false_alarm_probability {
+            return Err(Missed::NoTarget { probability: false_alarm_probability });
+        }
+        let mut information = summit.information;
+        if half == 0.0 {
+            // One frame says nothing of the velocity.
+            information.m33 = 1.0 / settings.most_speed.powi(2);
+            information.m44 = information.m33;
+        }
+        let covariance = information.cholesky().ok_or(Missed::Unobservable)?.inverse();
+        // From the middle of the batch to the time asked for.
+        let mut carry = Matrix4::identity();
+        (carry.m13, carry.m24) = (time - middle, time - middle);
+        Ok(MovingFix {
+            state: carry * summit.at,
+            covariance: carry * covariance * carry.transpose(),
+            log_likelihood: summit.value,
+            false_alarm_probability,
+        })
+    }
+
+    /// Velocities to try: as many as move a target by half a resolution within half a batch.
+    fn velocities(&self, half: f64, most_speed: f64) -> Vec<Point> {
+        let reach = (most_speed * half / self.resolution_m * VELOCITIES_PER_RESOLUTION).floor() as i64;
+        if reach == 0 {
+            return vec![Point::zeros()];
+        }
+        let step = most_speed / reach as f64;
+        let grid = (-reach..=reach).flat_map(|i| (-reach..=reach).map(move |j| (i, j)));
+        let grid = grid.map(|(i, j)| Point::new(i as f64, j as f64) * step);
+        grid.filter(|v| v.norm() <= most_speed * 1.0001).collect()
+    }
+
+    fn search_batch(&self, batch: &Batch, half: f64, velocities: &[Point]) -> Result<Summit<4>, Missed> {
+        let grids: Vec<Vec<f64>> =
+            batch.frames.iter().map(|(_, evidence)| self.grid.values(&self.scene, evidence).total).collect();
+        let mut starts: Vec<(Vector4<f64>, f64)> = Vec::new();
+        for velocity in velocities {
+            let mut total = vec![0.0; grids[0].len()];
+            for ((time, _), grid) in batch.frames.iter().zip(&grids) {
+                self.grid.add_shifted(&mut total, grid, velocity * *time);
+            }
+            for (point, value) in self.grid.peaks(&total).into_iter().take(MOST_CLIMBS) {
+                let at = self.grid.position_m(point);
+                starts.push((Vector4::new(at.x, at.y, velocity.x, velocity.y), value));
+            }
+        }
+        starts.sort_by(|a, b| b.1.total_cmp(&a.1));
+        let climb = self.climb();
+        let (difference, longest) = (climb.difference.x, climb.longest.x);
+        let half = half.max(1e-3);
+        let climb = Climb {
+            difference: Vector4::new(difference, difference, difference / half, difference / half),
+            longest: Vector4::new(longest, longest, longest / half, longest / half),
+        };
+        let summits = starts
+            .iter()
+            .take(MOST_CLIMBS)
+            .map(|(start, _)| climb.climb(*start, |state| batch.log_likelihood(self, state)));
+        summits
+            .filter(|summit| self.searched(summit.at.xy()))
+            .max_by(|a, b| a.value.total_cmp(&b.value))
+            .ok_or(Missed::Unobservable)
+    }
+}
+
+impl Batch<'_> {
+    /// Gains that are fitted.
+    fn gains(&self) -> usize {
+        let all = self.frames.iter().map(|(_, evidence)| evidence.gains());
+        match self.combination {
+            Combination::NonCoherent => all.sum(),
+            Combination::Coherent => {
+                let plain = self.frames.iter().map(|(_, evidence)| evidence.gains() - evidence.spectra());
+                let coherent = self.frames.iter().map(|(_, evidence)| evidence.spectra()).max();
+                plain.sum::<usize>() + coherent.unwrap_or(0)
+            }
+        }
+    }
+
+    fn log_likelihood(&self, locator: &DirectLocator, state: &Vector4<f64>) -> f64 {
+        let (position, velocity) = (state.xy(), Point::new(state.z, state.w));
+        let mut sum = 0.0;
+        let mut coherent: BTreeMap<(usize, usize), (Complex64, f64)> = BTreeMap::new();
+        for (time, evidence) in &self.frames {
+            each_term(&locator.scene, evidence, position + velocity * *time, |l, k, term| {
+                match (self.combination, &term) {
+                    (Combination::Coherent, Term::Coherent { z, strength }) => {
+                        let entry = coherent.entry((l, k)).or_insert((Complex64::ZERO, 0.0));
+                        entry.0 += z * strength;
+                        entry.1 += strength.powi(2);
+                    }
+                    _ => sum += term.value(),
+                }
+            });
+        }
+        sum + coherent.values().map(|(z, energy)| z.norm_sqr() / energy).sum::<f64>()
+    }
+}

@@ -1,0 +1,137 @@
+//! The log-likelihood ratio of a point, term by term.
+//!
+//! Spectrum: `J = |z|^2`, `z = m^H Y / (||m|| sigma)`. Block R with derivative R' at tau_0: with `z = a^H R b /
+//! (sqrt(M) ||b|| sigma)`, its derivative z' and the illumination's centre w and width B, the peak is
+//! `|z|^2 exp(B^2 (e^2 - (d - e)^2))`, `d = tau(x) - tau_0`, `e = Re(z^* (z' - j w z)) / (B^2 |z|^2)`: value
+//! and slope at tau_0 are exact, the curvature is that of a known spectrum, and far from tau_0 the block says
+//! nothing. Delays and bearings: a normal law with a share of gross errors, uniform over the window.
+
+use std::f64::consts::TAU;
+
+use model::Point;
+use model::geometry::wrap_angle;
+use model::units::SPEED_OF_LIGHT_M_S;
+use num_complex::Complex64;
+
+use super::evidence::{Evidence, NodeEvidence, PathEvidence};
+use super::scene::{Scene, View};
+
+/// Share of delays and bearings that are taken to be gross errors.
+const GROSS_SHARE: f64 = 0.05;
+/// Farthest that a block's own peak may lie from where it is expanded, in units of 1 / B.
+const FARTHEST_PEAK: f64 = 1.0;
+
+/// What one path says of a point.
+pub(super) enum Term {
+    /// `z` of a spectrum: |z|^2 is the term, and frames add coherently; with ||b_k||, the weight of the frame.
+    Coherent { z: Complex64, strength: f64 },
+    /// A term without a phase.
+    Plain(f64),
+}
+
+impl Term {
+    pub fn value(&self) -> f64 {
+        match self {
+            Self::Coherent { z, .. } => z.norm_sqr(),
+            Self::Plain(value) => *value,
+        }
+    }
+}
+
+/// Calls `take` with every term (l, k) of the evidence at a point; a bearing comes as (l, K).
+pub(super) fn each_term(
+    scene: &Scene,
+    evidence: &Evidence,
+    point: Point,
+    mut take: impl FnMut(usize, usize, Term),
+) {
+    let views = scene.views(point);
+    for (l, node) in evidence.nodes.iter().enumerate() {
+        let row = node.spectrum.as_ref().map(|rows| turned_row(rows, &views[l]));
+        for (k, path) in node.paths.iter().enumerate() {
+            let term = match (path, &row) {
+                (PathEvidence::Spectrum, Some(row)) => {
+                    let own = &row[scene.range(k)];
+                    let z = own.iter().zip(&views[k].template).map(|(y, t)| y * t).sum();
+                    Term::Coherent { z, strength: views[k].strength }
+                }
+                (PathEvidence::Block(expansion), _) => {
+                    let arrival = &views[l].arrival;
+                    let beam = |matrix: &model::CMatrix| -> Vec<Complex64> {
+                        let column =
+                            |c: usize| matrix.column(c).iter().zip(arrival).map(|(r, a)| r * a).sum();
+                        (0..matrix.ncols()).map(column).collect()
+                    };
+                    let rows = [beam(&expansion.block), beam(&expansion.block_derivative)];
+                    let delay_s = (views[l].distance_m + views[k].distance_m) / SPEED_OF_LIGHT_M_S;
+                    Term::Plain(block_term(&rows[0], &rows[1], &views[k], delay_s - expansion.delay_s))
+                }
+                _ => match delay_term(path, &views[l], &views[k]) {
+                    Some(value) => Term::Plain(value),
+                    None => continue,
+                },
+            };
+            take(l, k, term);
+        }
+        if let Some(value) = bearing_term(node, &views[l]) {
+            take(l, views.len(), Term::Plain(value));
+        }
+    }
+}
+
+/// The log-likelihood ratio at a point.
+pub(super) fn log_likelihood(scene: &Scene, evidence: &Evidence, point: Point) -> f64 {
+    let mut sum = 0.0;
+    each_term(scene, evidence, point, |_, _, term| sum += term.value());
+    sum
+}
+
+/// `a^H Y / sqrt(M)` with the delay from the target to the sensors taken out.
+fn turned_row(rows: &[Vec<Complex64>], view: &View) -> Vec<Complex64> {
+    let mut sum = beamformed(rows, &view.arrival);
+    sum.iter_mut().zip(&view.phasors).for_each(|(s, p)| *s *= p);
+    sum
+}
+
+/// `a^H Y / sqrt(M)`.
+pub(super) fn beamformed(rows: &[Vec<Complex64>], arrival: &[Complex64]) -> Vec<Complex64> {
+    let mut sum = vec![Complex64::ZERO; rows.first().map_or(0, Vec::len)];
+    for (row, a) in rows.iter().zip(arrival) {
+        sum.iter_mut().zip(row).for_each(|(s, y)| *s += y * a);
+    }
+    sum
+}
+
+/// Term of a block from its beamformed rows, `d` seconds from where it is expanded.
+pub(super) fn block_term(row: &[Complex64], derivative: &[Complex64], view: &View, d: f64) -> f64 {
+    let lit =
+        |row: &[Complex64]| -> Complex64 { row.iter().zip(view.light.iter()).map(|(r, b)| r * b).sum() };
+    let (z, turned) = (lit(row), lit(derivative));
+    let (energy, width) = (z.norm_sqr(), view.width_rad_s);
+    if energy == 0.0 || width == 0.0 {
+        return energy;
+    }
+    let slope = (z.conj() * (turned - Complex64::new(0.0, view.centre_rad_s) * z)).re / energy;
+    let (peak, here) = ((slope / width).clamp(-FARTHEST_PEAK, FARTHEST_PEAK), width * d);
+    energy * (peak.powi(2) - (here - peak).powi(2)).exp()
+}
+
+/// `ln(p + (1 - p) w N(e; 0, v))`: against a value that is uniform over the window w.
+fn gross_or_normal(error: f64, variance: f64, window: f64) -> f64 {
+    let ratio = window / (TAU * variance).sqrt() * (-0.5 * error.powi(2) / variance).exp();
+    (GROSS_SHARE + (1.0 - GROSS_SHARE) * ratio).ln()
+}
+
+/// Term of a node's bearing.
+pub(super) fn bearing_term(node: &NodeEvidence, view: &View) -> Option<f64> {
+    let (bearing, window_rad) = node.counted_bearing()?;
+    let error = wrap_angle(view.bearing_rad - bearing.bearing_rad);
+    Some(gross_or_normal(error, bearing.variance_rad2, window_rad))
+}
+
+/// Term of a delay.
+pub(super) fn delay_term(path: &PathEvidence, sensor: &View, reflector: &View) -> Option<f64> {
+    let PathEvidence::Delay { delay, window_s } = path else { return None };
+    let delay_s = (sensor.distance_m + reflector.distance_m) / SPEED_OF_LIGHT_M_S;
+    Some(gross_or_normal(delay_s - delay.delay_s, delay.variance_s2, *window_s))
+}

@@ -1,0 +1,305 @@
+//! The chain: search, climb, detect, take out what disagrees, say how sure.
+
+use std::fmt;
+
+use model::{Point, System};
+use nalgebra::{Matrix2, Vector2};
+
+use super::coarse::{CoarseGrid, TooLarge, Values};
+use super::detection::{Extent, resolution_m};
+use super::evidence::Evidence;
+use super::likelihood::{Term, each_term, log_likelihood};
+use super::newton::{Climb, Summit};
+use super::scene::Scene;
+use crate::location::Fault;
+
+/// Peaks of the grid that are climbed at most.
+const MOST_CLIMBS: usize = 6;
+/// Share of a peak that the grid may lose.
+const GRID_LOSS: f64 = 0.06;
+/// The noise is measured anew on at least this many complex entries.
+const LEAST_FREEDOM: f64 = 100.0;
+/// Less than this share of the noise that the nodes told is not believed.
+const LEAST_NOISE: f64 = 0.5;
+
+/// How to locate directly.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct DirectSettings {
+    /// Share of frames without a target in which one is claimed. Default: 5e-4.
+    pub false_alarm_probability: f64,
+    /// Share of sound fixes in which a path is claimed to disagree. Default: 5e-4.
+    pub fault_probability: f64,
+    /// Largest share of the paths that may be taken out. Default: one half.
+    pub most_excluded_share: f64,
+    /// A second peak that is less likely than this against the first is no rival. Default: 0.01.
+    pub rival_probability: f64,
+}
+
+impl Default for DirectSettings {
+    fn default() -> Self {
+        Self {
+            false_alarm_probability: 5e-4,
+            fault_probability: 5e-4,
+            most_excluded_share: 0.5,
+            rival_probability: 0.01,
+        }
+    }
+}
+
+/// The second-best place.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rival {
+    /// Where it is.
+    pub position_m: Point,
+    /// How far from the fix.
+    pub distance_m: f64,
+    /// Likelihood over that of the fix.
+    pub likelihood_ratio: f64,
+}
+
+/// Evidence that points elsewhere than the rest.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Disagreement {
+    /// The paths concerned.
+    pub fault: Fault,
+    /// What they lose at the fix against their own best place, as a log-likelihood ratio.
+    pub loss: f64,
+}
+
+impl fmt::Display for Disagreement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = match self.fault {
+            Fault::Path { sensor, reflector } => format!("path (sensor {sensor}, reflector {reflector})"),
+            fault => format!("paths with the {fault}"),
+        };
+        write!(f, "{what}: points elsewhere, likelihood ratio e^{:.0}", self.loss)
+    }
+}
+
+/// A position found directly.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DirectFix {
+    /// Where the likelihood is highest.
+    pub position_m: Point,
+    /// Inverse of the observed information there.
+    pub covariance_m2: Matrix2<f64>,
+    /// Log-likelihood ratio against noise alone.
+    pub log_likelihood: f64,
+    /// Probability that noise alone reaches it.
+    pub false_alarm_probability: f64,
+    /// What disagrees and was taken out, in the order found.
+    pub excluded: Vec<Disagreement>,
+    /// A second place about as likely, if there is one.
+    pub rival: Option<Rival>,
+    /// Paths in use.
+    pub paths: usize,
+}
+
+/// Why there is no direct fix.
+#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
+pub enum Missed {
+    /// There is nothing to locate from.
+    #[error("no path delivered anything")]
+    NoEvidence,
+    /// What came can well be noise.
+    #[error("no target: noise alone looks like this with probability {probability:.1e}")]
+    NoTarget {
+        /// Probability that noise alone reaches the highest peak.
+        probability: f64,
+    },
+    /// The peak has no curvature in some direction.
+    #[error("the paths that came do not determine a position")]
+    Unobservable,
+}
+
+/// Locates directly; made once per system.
+#[derive(Debug, Clone)]
+pub struct DirectLocator {
+    pub(super) scene: Scene,
+    pub(super) grid: CoarseGrid,
+    pub(super) extent: Extent,
+    pub(super) settings: DirectSettings,
+    pub(super) resolution_m: f64,
+}
+
+impl DirectLocator {
+    /// The locator of a system; refuses a coverage area that is too large to search.
+    pub fn new(system: &System, settings: DirectSettings) -> Result<Self, TooLarge> {
+        let scene = Scene::new(system);
+        let grid = CoarseGrid::new(&scene)?;
+        let extent = Extent::new(&scene, grid.min_m, grid.max_m);
+        Ok(Self { extent, grid, scene, settings, resolution_m: resolution_m(system) })
+    }
+
+    /// Room for the evidence of a frame.
+    pub fn evidence(&self) -> Evidence {
+        Evidence::of_scene(&self.scene)
+    }
+
+    /// The log-likelihood ratio of a target at a point.
+    pub fn log_likelihood(&self, evidence: &Evidence, point: Point) -> f64 {
+        log_likelihood(&self.scene, evidence, point)
+    }
+
+    /// Where the target is, if there is one.
+    pub fn locate(&self, evidence: &Evidence) -> Result<DirectFix, Missed> {
+        let mut found = self.search(evidence)?;
+        let mut kept = None;
+        let mut excluded = Vec::new();
+        let terms = found.terms;
+        let most = (self.settings.most_excluded_share * terms as f64) as usize;
+        loop {
+            let evidence = kept.as_ref().unwrap_or(evidence);
+            let Some(worst) = self.disagreeing(evidence, &found) else { break };
+            let mut less = evidence.clone();
+            less.remove(worst.fault);
+            if less.terms() + most < terms {
+                break;
+            }
+            let Ok(next) = self.search(&less) else { break };
+            excluded.push(worst);
+            (found, kept) = (next, Some(less));
+        }
+        self.judge(found, excluded)
+    }
+
+    /// Tests whether there is a target, and states the fix.
+    fn judge(&self, found: Found, excluded: Vec<Disagreement>) -> Result<DirectFix, Missed> {
+        let summit = &found.summit;
+        let log_likelihood = summit.value / found.noise_factor;
+        let probability = self.extent.false_alarm_probability(log_likelihood, found.gains);
+        if probability > self.settings.false_alarm_probability {
+            return Err(Missed::NoTarget { probability });
+        }
+        if !self.searched(summit.at) {
+            return Err(Missed::Unobservable);
+        }
+        let information = summit.information / found.noise_factor;
+        let covariance_m2 = information.cholesky().ok_or(Missed::Unobservable)?.inverse();
+        let diagonal_m = (self.grid.max_m - self.grid.min_m).norm();
+        if !(covariance_m2.trace().sqrt() < diagonal_m) {
+            return Err(Missed::Unobservable);
+        }
+        Ok(DirectFix {
+            position_m: summit.at,
+            covariance_m2,
+            log_likelihood,
+            false_alarm_probability: probability,
+            excluded,
+            rival: found.rival,
+            paths: found.paths,
+        })
+    }
+
+    fn search(&self, evidence: &Evidence) -> Result<Found, Missed> {
+        let terms = evidence.terms();
+        if terms == 0 {
+            return Err(Missed::NoEvidence);
+        }
+        let values = self.grid.values(&self.scene, evidence);
+        let peaks = self.grid.peaks(&values.total);
+        let top = peaks.first().map_or(0.0, |peak| peak.1);
+        // No lower peak of the grid can be the highest of the plane, or a rival of it.
+        let rival_log = -self.settings.rival_probability.ln();
+        let least = top - GRID_LOSS * top.abs() - rival_log;
+        let objective = |point: &Vector2<f64>| log_likelihood(&self.scene, evidence, *point);
+        let climb = self.climb();
+        let mut summits: Vec<Summit<2>> = peaks
+            .iter()
+            .take(MOST_CLIMBS)
+            .filter(|peak| peak.1 >= least)
+            .map(|peak| climb.climb(self.grid.position_m(peak.0), objective))
+            .collect();
+        // A peak outside the area counts only where there is none inside.
+        let rank = |summit: &Summit<2>| (self.searched(summit.at), summit.value);
+        summits.sort_by(|a, b| {
+            let ((a_inside, a_value), (b_inside, b_value)) = (rank(a), rank(b));
+            b_inside.cmp(&a_inside).then(b_value.total_cmp(&a_value))
+        });
+        let summit = *summits.first().ok_or(Missed::Unobservable)?;
+        let apart = |other: &&Summit<2>| (other.at - summit.at).norm() > 0.25 * self.resolution_m;
+        let rival = summits.iter().skip(1).find(apart).map(|other| Rival {
+            position_m: other.at,
+            distance_m: (other.at - summit.at).norm(),
+            likelihood_ratio: (other.value - summit.value).exp(),
+        });
+        let rival = rival.filter(|rival| rival.likelihood_ratio >= self.settings.rival_probability);
+        let (paths, gains) = (evidence.present_paths(), evidence.gains());
+        let noise_factor = self.noise_factor(evidence, summit.at);
+        Ok(Found { summit, rival, values, terms, paths, gains, noise_factor })
+    }
+
+    /// Noise power that the fix leaves over the one that the nodes told, from the spectra.
+    ///
+    /// A node measures its noise on what its own fit leaves, which is the best of many fits and so leaves a
+    /// little less than the noise; against a threshold in the far tail that is several times too many false
+    /// alarms. This fit is the best of a few.
+    fn noise_factor(&self, evidence: &Evidence, at: Point) -> f64 {
+        let (energy, entries) = evidence.spectral_energy();
+        let mut explained = 0.0;
+        each_term(&self.scene, evidence, at, |_, _, term| {
+            if let Term::Coherent { z, .. } = term {
+                explained += z.norm_sqr();
+            }
+        });
+        // Two real unknowns beside the gains.
+        let freedom = entries as f64 - evidence.spectra() as f64 - 1.0;
+        if freedom < LEAST_FREEDOM { 1.0 } else { ((energy - explained) / freedom).max(LEAST_NOISE) }
+    }
+
+    pub(super) fn climb(&self) -> Climb<2> {
+        Climb {
+            difference: Vector2::repeat(1e-3 * self.resolution_m),
+            longest: Vector2::repeat(0.25 * self.resolution_m),
+        }
+    }
+
+    /// Whether a point is where the grid has looked, give or take a step.
+    pub(super) fn searched(&self, point: Point) -> bool {
+        let (low, high) = (self.grid.min_m - self.grid.step_m, self.grid.max_m + self.grid.step_m);
+        (low.x..=high.x).contains(&point.x) && (low.y..=high.y).contains(&point.y)
+    }
+
+    /// The path or sensing node that loses most at the fix against its own best place, if that is more than
+    /// chance.
+    ///
+    /// What is sound loses half a chi-square variable of the few parameters that it could choose for itself;
+    /// a path that holds noise alone peaks anywhere, and over n resolution cells exceeds t with probability
+    /// n e^-t. The larger bar is asked of both.
+    fn disagreeing(&self, evidence: &Evidence, found: &Found) -> Option<Disagreement> {
+        let count = self.scene.irs_count();
+        let mut here = vec![f64::INFINITY; count * count];
+        let mut sensor_here = vec![0.0; count];
+        each_term(&self.scene, evidence, found.summit.at, |l, k, term| {
+            sensor_here[l] += term.value();
+            if k < count {
+                here[l * count + k] = term.value();
+            }
+        });
+        let paths = (0..count * count).map(|path| Disagreement {
+            fault: Fault::Path { sensor: path / count, reflector: path % count },
+            loss: found.values.highest[path] - here[path],
+        });
+        let sensors = (0..count).map(|node| Disagreement {
+            fault: Fault::SensorDelays { node },
+            loss: found.values.highest_sensor[node] - sensor_here[node],
+        });
+        let size = (self.grid.max_m - self.grid.min_m) / self.resolution_m;
+        let cells = (size.x * size.y).max(1.0);
+        let bar = (cells * found.terms as f64 / self.settings.fault_probability).ln();
+        // A node whose paths all lose is at fault as a whole; a path alone is the smaller claim.
+        let worst = paths.chain(sensors).filter(|d| d.loss.is_finite() && d.loss > bar);
+        worst.max_by(|a, b| a.loss.total_cmp(&b.loss))
+    }
+}
+
+/// Outcome of one search.
+struct Found {
+    summit: Summit<2>,
+    rival: Option<Rival>,
+    values: Values,
+    terms: usize,
+    paths: usize,
+    gains: usize,
+    noise_factor: f64,
+}

@@ -1,0 +1,142 @@
+//! Newton's method on a smooth function of a few variables, derivatives by central differences.
+//!
+//! Whatever the paths deliver, the likelihood is smooth on the scale of the resolution (metres), and steps of
+//! millimetres give its derivatives to seven digits; analytic second derivatives of every kind of evidence
+//! would buy nothing but code. A step that does not climb is shortened; where the curvature is not that of a
+//! maximum, its eigenvalues are turned positive, so that every step climbs.
+
+use nalgebra::{SMatrix, SVector};
+
+const MOST_STEPS: usize = 30;
+const SHORTEST: f64 = 1.0 / 1024.0;
+
+/// How to climb.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Climb<const N: usize> {
+    /// Differences are taken over these.
+    pub difference: SVector<f64, N>,
+    /// Longest step in each variable.
+    pub longest: SVector<f64, N>,
+}
+
+/// Where it ended.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Summit<const N: usize> {
+    pub at: SVector<f64, N>,
+    pub value: f64,
+    /// Minus the second derivatives: the observed information.
+    pub information: SMatrix<f64, N, N>,
+}
+
+impl<const N: usize> Climb<N> {
+    /// Climbs from `start` to the nearest maximum.
+    pub fn climb(&self, start: SVector<f64, N>, f: impl Fn(&SVector<f64, N>) -> f64) -> Summit<N> {
+        let (mut at, mut value) = (start, f(&start));
+        for _ in 0..MOST_STEPS {
+            let (gradient, information) = self.derivatives(&at, value, &f);
+            let step = self.limited(ascent(&gradient, &information));
+            // What the quadratic model promises; below this it is rounding.
+            if gradient.dot(&step).abs() < 1e-9 * (1.0 + value.abs()) {
+                return Summit { at, value, information };
+            }
+            let Some((next, higher)) = shortened(&at, value, &step, &f) else {
+                return Summit { at, value, information };
+            };
+            (at, value) = (next, higher);
+        }
+        let (_, information) = self.derivatives(&at, value, &f);
+        Summit { at, value, information }
+    }
+
+    /// Gradient and negated second derivatives.
+    fn derivatives(
+        &self,
+        at: &SVector<f64, N>,
+        value: f64,
+        f: &impl Fn(&SVector<f64, N>) -> f64,
+    ) -> (SVector<f64, N>, SMatrix<f64, N, N>) {
+        let h = &self.difference;
+        let moved = |i: usize, j: usize, sign: f64| {
+            let mut point = *at;
+            point[i] += sign * h[i];
+            if i != j {
+                point[j] += sign * h[j];
+            }
+            f(&point)
+        };
+        let ahead: SVector<f64, N> = SVector::from_fn(|i, _| moved(i, i, 1.0));
+        let behind: SVector<f64, N> = SVector::from_fn(|i, _| moved(i, i, -1.0));
+        let gradient = SVector::from_fn(|i, _| (ahead[i] - behind[i]) / (2.0 * h[i]));
+        let mut information = SMatrix::zeros();
+        for i in 0..N {
+            information[(i, i)] = -(ahead[i] - 2.0 * value + behind[i]) / h[i].powi(2);
+            for j in 0..i {
+                let both = moved(i, j, 1.0) + moved(i, j, -1.0);
+                let single = ahead[i] + behind[i] + ahead[j] + behind[j];
+                information[(i, j)] = -(both - single + 2.0 * value) / (2.0 * h[i] * h[j]);
+                information[(j, i)] = information[(i, j)];
+            }
+        }
+        (gradient, information)
+    }
+
+    fn limited(&self, step: SVector<f64, N>) -> SVector<f64, N> {
+        let excess = step.iter().zip(self.longest.iter()).map(|(s, most)| s.abs() / most).fold(1.0, f64::max);
+        step / excess
+    }
+}
+
+/// `|H|^-1 g`: the Newton step with the eigenvalues of the information made positive.
+fn ascent<const N: usize>(gradient: &SVector<f64, N>, information: &SMatrix<f64, N, N>) -> SVector<f64, N> {
+    if let Some(factor) = information.cholesky() {
+        return factor.solve(gradient);
+    }
+    let dynamic = nalgebra::DMatrix::from_fn(N, N, |i, j| information[(i, j)]);
+    let eigen = dynamic.symmetric_eigen();
+    let floor = eigen.eigenvalues.amax() * 1e-6;
+    let mut step: SVector<f64, N> = SVector::zeros();
+    for (value, vector) in eigen.eigenvalues.iter().zip(eigen.eigenvectors.column_iter()) {
+        let slope: f64 = vector.iter().zip(gradient.iter()).map(|(v, g)| v * g).sum();
+        let length = slope / value.abs().max(floor).max(f64::MIN_POSITIVE);
+        step.iter_mut().zip(vector.iter()).for_each(|(s, v)| *s += length * v);
+    }
+    step
+}
+
+/// The first of the step's halvings that climbs.
+fn shortened<const N: usize>(
+    at: &SVector<f64, N>,
+    value: f64,
+    step: &SVector<f64, N>,
+    f: &impl Fn(&SVector<f64, N>) -> f64,
+) -> Option<(SVector<f64, N>, f64)> {
+    let mut share = 1.0;
+    while share >= SHORTEST {
+        let next = at + step * share;
+        let higher = f(&next);
+        if higher > value {
+            return Some((next, higher));
+        }
+        share *= 0.5;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use nalgebra::{Matrix2, Vector2};
+
+    use super::*;
+
+    #[test]
+    fn the_top_of_a_hill_and_its_curvature() {
+        let information = Matrix2::new(40.0, 12.0, 12.0, 9.0);
+        let top = Vector2::new(1.5, -0.25);
+        let climb = Climb { difference: Vector2::repeat(1e-3), longest: Vector2::repeat(0.5) };
+        let hill = |x: &Vector2<f64>| 100.0 * (-(x - top).dot(&(information * (x - top))) / 200.0).exp();
+        // From where the curvature is already negative in one direction.
+        let summit = climb.climb(Vector2::new(-0.5, 1.5), hill);
+        assert!((summit.at - top).norm() < 1e-5, "{summit:?}");
+        assert!((summit.information - information).norm() < 1e-4 * information.norm());
+    }
+}
