@@ -35,6 +35,8 @@ pub struct Member<T> {
     pub repeated: u64,
     /// The node's times; none for a report that added nothing.
     pub times: Option<Times>,
+    /// Its bytes on the wire.
+    pub bytes: usize,
     /// When it came.
     pub received_ns: u64,
 }
@@ -140,7 +142,7 @@ impl<T> Assembler<T> {
         now_ns: u64,
         reply: T,
     ) -> Result<Vec<Assembled<T>>, Rejected<T>> {
-        let Report { frame, noise_power_w, paths, refused, times, resent, .. } = report;
+        let Report { frame, node: said, bytes, paths, refused, times, resent, .. } = report;
         let refused = refused.len() as u64;
         if self.is_closed(frame) {
             return Err(self.reject(node, frame, &paths_of(&paths), refused, resent, reply));
@@ -158,7 +160,7 @@ impl<T> Assembler<T> {
         let mut repeated = 0;
         for (k, path) in paths {
             if open.blocks.path(node, k).is_none() {
-                open.blocks.insert(node, k, noise_power_w, path);
+                open.blocks.insert(node, k, said, path);
                 fates.fused += 1;
             } else if resent {
                 repeated += 1;
@@ -167,7 +169,7 @@ impl<T> Assembler<T> {
             }
         }
         let times = (fates.fused > 0).then_some(times);
-        open.members.push(Member { node, reply, fates, repeated, times, received_ns: now_ns });
+        open.members.push(Member { node, reply, fates, repeated, times, bytes, received_ns: now_ns });
         open.reported[node] |= fates.fused > 0;
         open.last_ns = now_ns;
         Ok(self.close_complete())
@@ -286,23 +288,20 @@ fn bits(blocks: &FrameBlocks) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use estimation::delay::BlockExpansion;
-    use estimation::fusion::PathBlock;
-    use model::CMatrix;
+    use estimation::fusion::{NodeReport, PathBlock, Payload};
 
     fn report(frame: u64, paths: &[usize]) -> Report {
         let path = PathBlock {
-            expansion: BlockExpansion {
-                delay_s: 1e-7,
-                block: CMatrix::zeros(1, 1),
-                block_derivative: CMatrix::zeros(1, 1),
-            },
+            delay_s: 1e-7,
             delay_variance_s2: 1.0,
             snr: 1.0,
+            payload: Payload::Parameters,
+            quantisation_power_w: 0.0,
         };
         Report {
             frame: FrameId { run: 1, frame },
-            noise_power_w: 1.0,
+            node: NodeReport { noise_power_w: 1.0, arrival: None },
+            bytes: 100,
             paths: paths.iter().map(|k| (*k, path.clone())).collect(),
             refused: Vec::new(),
             times: Times::default(),

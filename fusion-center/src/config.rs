@@ -5,11 +5,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use estimation::direct::Combination;
+use estimation::fusion::Method;
 use model::Scenario;
 use serde::{Deserialize, Serialize};
 use settings::{ScenarioChoice, SettingsError, load_role};
 
 use crate::engine::EngineSettings;
+use crate::method::{MOST_FRAMES, MethodSettings};
 
 /// Name of the role in environment variables: `HYLOC_FUSION_LISTEN`, ...
 pub const ROLE: &str = "fusion";
@@ -74,6 +77,26 @@ pub struct Flags {
     #[arg(long, value_name = "DIR")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub record: Option<PathBuf>,
+    /// How frames become fixes: three-stage, direct, or auto (three-stage where that is safe) [default: auto].
+    #[arg(long, value_name = "METHOD")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub method: Option<String>,
+    /// Share of frames without a target in which a fix may be claimed [default: 0.0005].
+    #[arg(long, value_name = "P")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub false_alarm_probability: Option<f64>,
+    /// Frames that the direct method takes together, the last one's fix being made [default: 1].
+    #[arg(long, value_name = "F")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch_frames: Option<usize>,
+    /// How they add up: non-coherent, or coherent where path phases hold over the batch [default: non-coherent].
+    #[arg(long, value_name = "HOW")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch_combination: Option<String>,
+    /// Fastest target searched for over a batch, metres per frame [default: 0.5].
+    #[arg(long, value_name = "M")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub batch_speed_m: Option<f64>,
     /// Added to every solve: acts as a slower machine.
     #[arg(long, value_name = "MS", hide_short_help = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -91,6 +114,11 @@ pub struct RawConfig {
     queue: usize,
     credit: usize,
     solver_delay_ms: u64,
+    method: String,
+    false_alarm_probability: f64,
+    batch_frames: usize,
+    batch_combination: String,
+    batch_speed_m: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     scenario: Option<PathBuf>,
     set: Vec<String>,
@@ -106,7 +134,13 @@ pub struct RawConfig {
 
 impl Default for RawConfig {
     fn default() -> Self {
+        let method = MethodSettings::default();
         Self {
+            method: "auto".into(),
+            false_alarm_probability: method.false_alarm_probability,
+            batch_frames: method.batch_frames,
+            batch_combination: "non-coherent".into(),
+            batch_speed_m: method.batch_speed_m,
             listen: "127.0.0.1:7400".into(),
             http_listen: "127.0.0.1:7401".into(),
             deadline_ms: 250,
@@ -135,6 +169,8 @@ pub struct Config {
     pub scenario: Scenario,
     /// Of the engine.
     pub engine: EngineSettings,
+    /// How frames become fixes.
+    pub method: MethodSettings,
     /// Reports that a node may have under way.
     pub credit: usize,
     /// Fix log.
@@ -156,6 +192,16 @@ pub enum ConfigError {
         key: &'static str,
         /// Its value.
         value: String,
+    },
+    /// A value that is none of those allowed.
+    #[error("{key} = {value}: must be {allowed}")]
+    Value {
+        /// The key.
+        key: &'static str,
+        /// Its value.
+        value: String,
+        /// What is allowed.
+        allowed: &'static str,
     },
     /// A number out of range.
     #[error("{key} = {value}: must be {allowed}")]
@@ -187,6 +233,32 @@ impl RawConfig {
                 Err(ConfigError::Range { key, value, allowed })
             }
         };
+        let method = MethodSettings {
+            method: match self.method.as_str() {
+                "auto" => Method::Auto,
+                "three-stage" => Method::ThreeStage,
+                "direct" => Method::Direct,
+                _ => return Err(refused("method", &self.method, "auto, three-stage or direct")),
+            },
+            batch_combination: match self.batch_combination.as_str() {
+                "non-coherent" => Combination::NonCoherent,
+                "coherent" => Combination::Coherent,
+                other => return Err(refused("batch_combination", other, "non-coherent or coherent")),
+            },
+            batch_frames: within("batch_frames", self.batch_frames as u64, 1, MOST_FRAMES as u64, "1 to 64")?
+                as usize,
+            batch_speed_m: between("batch_speed_m", self.batch_speed_m, 0.0, 1e3, "0 to 1000")?,
+            false_alarm_probability: between(
+                "false_alarm_probability",
+                self.false_alarm_probability,
+                1e-12,
+                1.0,
+                "1e-12 to 1",
+            )?,
+        };
+        if method.method == Method::ThreeStage && method.batch_frames > 1 {
+            return Err(refused("batch_frames", self.batch_frames, "1 with the three-stage method"));
+        }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let workers = within("workers", self.workers as u64, 0, 256, "0 to 256")? as usize;
         let choice = ScenarioChoice {
@@ -216,10 +288,25 @@ impl RawConfig {
                     "0 to 60000",
                 )?),
             },
+            method,
             credit: within("credit", self.credit as u64, 1, 256, "1 to 256")? as usize,
             fixes: self.fixes,
             record: self.record,
             scenario: choice.load()?,
         })
     }
+}
+
+fn refused(key: &'static str, value: impl ToString, allowed: &'static str) -> ConfigError {
+    ConfigError::Value { key, value: value.to_string(), allowed }
+}
+
+fn between(
+    key: &'static str,
+    value: f64,
+    least: f64,
+    most: f64,
+    allowed: &'static str,
+) -> Result<f64, ConfigError> {
+    if (least..=most).contains(&value) { Ok(value) } else { Err(refused(key, value, allowed)) }
 }

@@ -25,7 +25,7 @@ use crate::pool::Pool;
 use crate::publish::Publisher;
 use crate::recording::Recorder;
 use crate::reply::Reply;
-use crate::solve::{Solved, solve};
+use crate::solve::{Earlier, History, Solved, solve};
 
 /// Fates per node that are remembered for reports that come again; more than a node's credit.
 const REMEMBERED_FATES: usize = 512;
@@ -80,7 +80,8 @@ type Frame = Assembled<Tag>;
 
 struct Job {
     frame: FrameId,
-    blocks: FrameBlocks,
+    blocks: Arc<FrameBlocks>,
+    earlier: Earlier,
     rest: Rest,
 }
 
@@ -89,6 +90,8 @@ struct Rest {
     members: Vec<Member<Tag>>,
     first_ns: u64,
     last_ns: u64,
+    /// Numbers of the earlier frames that it is solved with.
+    earlier: Vec<u64>,
 }
 
 /// See the module.
@@ -98,6 +101,7 @@ pub struct Engine {
     office: Office,
     publisher: Publisher,
     recorder: Option<Recorder>,
+    history: History,
     /// Fates that were told of late, by node: a report that comes again is told the same.
     told: Vec<VecDeque<(FrameId, Fates)>>,
 }
@@ -113,9 +117,10 @@ impl Engine {
     ) -> Self {
         let count = fuser.system().irs_count();
         let delay = settings.solver_delay;
+        let history = History::new(fuser.settings().batch.frames);
         let work = move |job: Job| {
             std::thread::sleep(delay);
-            (solve_or_say(&fuser, job.frame, &job.blocks), job.rest)
+            (solve_or_say(&fuser, job.frame, &job.blocks, &job.earlier), job.rest)
         };
         Self {
             assembler: Assembler::new(count, settings.deadline.as_nanos() as u64),
@@ -123,6 +128,7 @@ impl Engine {
             office,
             publisher,
             recorder,
+            history,
             told: vec![VecDeque::with_capacity(REMEMBERED_FATES); count],
         }
     }
@@ -210,7 +216,11 @@ impl Engine {
                 self.drop_all(frame, members, "no other node reported this frame");
                 continue;
             }
-            let job = Job { frame, blocks, rest: Rest { members, first_ns, last_ns } };
+            let blocks = Arc::new(blocks);
+            let earlier = self.history.take(frame, &blocks);
+            let numbers = earlier.iter().map(|(number, _)| *number).collect();
+            let rest = Rest { members, first_ns, last_ns, earlier: numbers };
+            let job = Job { frame, blocks, earlier, rest };
             if let Some(shed) = self.pool.submit(job) {
                 tracing::warn!(frame = shed.frame.frame, "overloaded: frame shed");
                 self.office.shed();
@@ -257,6 +267,7 @@ impl Engine {
         timing.locate_ms = locate.as_secs_f64() * 1e3;
         timing.assemble_ms = milliseconds(rest.first_ns, rest.last_ns);
         timing.fusion_ms = milliseconds(rest.last_ns, out_ns);
+        timing.wire_bytes = rest.members.iter().map(|member| member.bytes as u64).sum();
         for member in &rest.members {
             let Some(times) = member.times.filter(|times| times.intended_ns > 0) else { continue };
             timing.nodes.push(member.node);
@@ -267,7 +278,7 @@ impl Engine {
         }
         if let Some(recorder) = &mut self.recorder {
             let sequences = rest.members.iter().filter_map(|member| member.reply.sequence).collect();
-            recorder.frame(record.frame_id(), out_ns, sequences);
+            recorder.frame(record.frame_id(), out_ns, sequences, rest.earlier);
         }
         let frame = record.frame_id();
         self.publisher.publish(record).await;
@@ -279,8 +290,9 @@ impl Engine {
 }
 
 /// A panic of the solver costs one fix, not the process.
-fn solve_or_say(fuser: &Fuser, frame: FrameId, blocks: &FrameBlocks) -> Solved {
-    catch_unwind(AssertUnwindSafe(|| solve(fuser, frame, blocks, Source::Simulated))).unwrap_or_else(|_| {
+fn solve_or_say(fuser: &Fuser, frame: FrameId, blocks: &FrameBlocks, earlier: &Earlier) -> Solved {
+    let solved = catch_unwind(AssertUnwindSafe(|| solve(fuser, frame, blocks, earlier, Source::Simulated)));
+    solved.unwrap_or_else(|_| {
         tracing::error!(frame = frame.frame, "the solver panicked");
         let unusable = Err(estimation::location::Unobservable::NoMeasurements.into());
         let mut record = FixRecord::new(frame, blocks, None, &unusable, Source::Simulated);

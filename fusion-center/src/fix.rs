@@ -61,6 +61,9 @@ pub struct Timing {
     pub fusion_ms: f64,
     /// Intended send to fix out.
     pub total_ms: Option<f64>,
+    /// Bytes of the reports behind the fix.
+    #[serde(default)]
+    pub wire_bytes: u64,
 }
 
 /// A fix, or the reason why there is none.
@@ -70,10 +73,15 @@ pub struct FixRecord {
     pub frame: u64,
     /// nominal, degraded or unobservable.
     pub status: String,
+    /// How the fix was made: three-stage, direct or direct-frames; none when unobservable.
+    pub method: Option<String>,
     /// Position; none when unobservable.
     pub position_m: Option<[f64; 2]>,
     /// Covariance of its error: xx, xy, yy.
     pub covariance_m2: Option<[f64; 3]>,
+    /// Velocity, where several frames tell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub velocity_m_per_frame: Option<[f64; 2]>,
     /// Radius that holds the error with probability 1 - 1e-3 given one possible undetected fault.
     pub protection_level_m: Option<f64>,
     /// Nodes that reported.
@@ -90,7 +98,7 @@ pub struct FixRecord {
     pub angle_rad: Vec<Option<f64>>,
     /// Global bearing of each IRS.
     pub bearing_rad: Vec<Option<f64>>,
-    /// Refined cascade delays, by `l`, then `k`.
+    /// Cascade delays, refined where angles allow it, by `l`, then `k`.
     pub delay_s: Vec<Vec<Option<f64>>>,
     /// SNR of each path as its node measured it, by `l`, then `k`.
     pub snr_db: Vec<Vec<Option<f64>>>,
@@ -123,10 +131,11 @@ impl FixRecord {
             .filter(|&(l, k)| path(l, k).is_none())
             .collect();
         let nodes: Vec<usize> = (0..count).filter(|&l| (0..count).any(|k| path(l, k).is_some())).collect();
-        let fix = outcome.as_ref().ok().map(|fused| &fused.fix);
-        let measurements = outcome.as_ref().ok().map(|fused| &fused.measurements);
+        let fix = outcome.as_ref().ok();
+        let staged = fix.and_then(|fused| fused.three_stage.as_ref());
+        let measurements = staged.map(|staged| &staged.measurements);
         let mut cautions: Vec<String> = match outcome {
-            Ok(fused) => fused.fix.cautions.iter().map(ToString::to_string).collect(),
+            Ok(fused) => fused.cautions.iter().map(ToString::to_string).collect(),
             Err(error) => vec![error.to_string()],
         };
         cautions
@@ -141,24 +150,27 @@ impl FixRecord {
         Self {
             frame: frame.frame,
             status: status.to_string(),
-            position_m: fix.map(|fix| fix.position_m().into()),
+            method: fix.map(|fix| fix.method.name().to_owned()),
+            position_m: fix.map(|fix| fix.position_m.into()),
             covariance_m2: fix.map(|fix| {
-                let c = fix.covariance_m2();
+                let c = fix.covariance_m2;
                 [c.m11, c.m12, c.m22]
             }),
+            velocity_m_per_frame: fix.and_then(|fix| fix.velocity_m_per_frame.map(Into::into)),
             protection_level_m: fix.and_then(|fix| fix.protection_level_m),
             paths: count * count - missing.len(),
             nodes,
             missing,
-            excluded: fix
-                .map(|fix| fix.excluded.iter().map(ToString::to_string).collect())
-                .unwrap_or_default(),
+            excluded: fix.map(|fix| fix.excluded.clone()).unwrap_or_default(),
             cautions,
             angle_rad: (0..count).map(|k| angles.and_then(|a| a.irs[k].angle_rad)).collect(),
             bearing_rad: (0..count)
                 .map(|k| measurements.and_then(|m| m.bearing(k)).map(|b| b.bearing_rad))
                 .collect(),
-            delay_s: table(&|l, k| measurements.and_then(|m| m.cascade_delay(l, k)).map(|d| d.delay_s)),
+            delay_s: table(&|l, k| {
+                let refined = measurements.and_then(|m| m.cascade_delay(l, k)).map(|d| d.delay_s);
+                refined.or_else(|| path(l, k).map(|path| path.delay_s).filter(|_| fix.is_some()))
+            }),
             snr_db: table(&|l, k| path(l, k).map(|path| db_from_ratio(path.snr.max(1e-3)))),
             iterations: angles.map_or(0, |angles| angles.iterations),
             source,
@@ -181,6 +193,7 @@ impl FixRecord {
             frame: self.frame,
             time_ns: timing.time_ns,
             status: self.status.clone(),
+            method: self.method.clone().unwrap_or_default(),
             position: self.position_m.map(point),
             covariance_m2: self.covariance_m2.map(|c| c.to_vec()).unwrap_or_default(),
             protection_level_m: self.protection_level_m,

@@ -12,6 +12,7 @@ pub mod dashboard;
 pub mod engine;
 pub mod fix;
 pub mod ledger;
+pub mod method;
 pub mod office;
 pub mod pool;
 pub mod publish;

@@ -7,7 +7,7 @@
 //! | `/frames` | JSON | the frames that were solved, in order, with the reports that each was made of |
 //! | `/truth` | JSON | the simulator's truth, for error figures |
 //!
-//! A directory holds `blocks.mcap` and `scenario.toml`. Writing is done by a thread of its own behind a bounded
+//! A directory holds `blocks.mcap`, `scenario.toml` and, in `method.toml`, how the frames were solved. Writing is done by a thread of its own behind a bounded
 //! queue; if the disk cannot keep up, the recording says how much it lost and is marked incomplete.
 
 use std::collections::BTreeMap;
@@ -25,11 +25,16 @@ use proto::scenario::SharedScenario;
 use proto::v1;
 use serde::{Deserialize, Serialize};
 
+use crate::method::MethodSettings;
+
 /// Name of the recording within its directory.
 pub const BLOCKS_FILE: &str = "blocks.mcap";
 
 /// Name of the scenario within the directory.
 pub const SCENARIO_FILE: &str = "scenario.toml";
+
+/// Name of the method's settings within the directory.
+pub const METHOD_FILE: &str = "method.toml";
 
 /// Channel of the reports.
 pub const REPORTS: &str = "/reports";
@@ -84,6 +89,9 @@ pub struct FrameEntry {
     pub frame: u64,
     /// Reports as (sequence number on `/reports`).
     pub reports: Vec<u32>,
+    /// Numbers of the earlier frames that it was solved with.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub earlier: Vec<u64>,
 }
 
 /// The truth of a frame.
@@ -138,7 +146,11 @@ impl TruthRecorder {
 
 impl Recorder {
     /// Starts a recording in `directory`, which is made if need be.
-    pub fn start(directory: &Path, scenario: &SharedScenario) -> Result<Self, RecordingError> {
+    pub fn start(
+        directory: &Path,
+        scenario: &SharedScenario,
+        method: &MethodSettings,
+    ) -> Result<Self, RecordingError> {
         let refuse = |path: &Path| {
             let path = path.to_path_buf();
             move |source| RecordingError::File { path, source }
@@ -150,6 +162,9 @@ impl Recorder {
         }
         let scenario_path = directory.join(SCENARIO_FILE);
         std::fs::write(&scenario_path, &scenario.toml).map_err(refuse(&scenario_path))?;
+        let method_path = directory.join(METHOD_FILE);
+        let method = toml::to_string(method).expect("numbers and names only");
+        std::fs::write(&method_path, method).map_err(refuse(&method_path))?;
         let file = File::create_new(&path).map_err(refuse(&path))?;
         let (queue, entries) = sync_channel(QUEUE);
         let sha256 = scenario.short_hash();
@@ -176,8 +191,8 @@ impl Recorder {
     }
 
     /// Adds a solved frame.
-    pub fn frame(&mut self, frame: FrameId, time_ns: u64, reports: Vec<u32>) {
-        let entry = FrameEntry { run: frame.run, frame: frame.frame, reports };
+    pub fn frame(&mut self, frame: FrameId, time_ns: u64, reports: Vec<u32>, earlier: Vec<u64>) {
+        let entry = FrameEntry { run: frame.run, frame: frame.frame, reports, earlier };
         self.add(Entry::Frame { time_ns, entry });
     }
 

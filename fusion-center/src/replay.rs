@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use estimation::fusion::{FrameBlocks, Fuser, FusionSettings};
+use estimation::fusion::{FrameBlocks, Fuser};
 use mcap::MessageStream;
 use model::{Point, System};
 use prost::Message;
@@ -14,11 +14,12 @@ use proto::scenario::SharedScenario;
 use proto::v1;
 
 use crate::fix::Source;
+use crate::method::MethodSettings;
 use crate::publish::Publisher;
 use crate::recording::{
-    BLOCKS_FILE, FRAMES, FrameEntry, REPORTS, RecordingError, SCENARIO_FILE, TRUTH, TruthEntry,
+    BLOCKS_FILE, FRAMES, FrameEntry, METHOD_FILE, REPORTS, RecordingError, SCENARIO_FILE, TRUTH, TruthEntry,
 };
-use crate::solve::solve;
+use crate::solve::{Earlier, History, solve};
 use crate::statistics::Figures;
 use crate::truth::TruthBook;
 
@@ -37,8 +38,9 @@ pub fn replay(
     let scenario: model::Scenario = toml::from_str(&scenario).map_err(|error| content(error.to_string()))?;
     let scenario = SharedScenario::new(scenario).map_err(|error| content(error.to_string()))?;
     let system = System::new(&scenario.scenario).map_err(|error| content(error.to_string()))?;
-    let fuser =
-        Fuser::new(system.clone(), FusionSettings::default()).map_err(|error| content(error.to_string()))?;
+    let method = String::from_utf8_lossy(&read(&directory.join(METHOD_FILE))?).into_owned();
+    let method: MethodSettings = toml::from_str(&method).map_err(|error| content(error.to_string()))?;
+    let fuser = Fuser::new(system.clone(), method.fusion()).map_err(|error| content(error.to_string()))?;
     let bytes = read(&path)?;
 
     let truth = TruthBook::default();
@@ -48,7 +50,19 @@ pub fn replay(
     let mut reports: BTreeMap<u32, v1::FrameReport> = BTreeMap::new();
     let mut frames = 0;
     let container = |source| RecordingError::Container { path: path.clone(), source };
-    let mut truths = truths(&bytes).map_err(content)?;
+    let mut truths: BTreeMap<FrameId, Point> = entries(&bytes, TRUTH, |entry: TruthEntry| {
+        (FrameId { run: entry.run, frame: entry.frame }, Point::from(entry.position_m))
+    })
+    .map_err(content)?;
+    let batches = method.batch_frames > 1;
+    // A frame may have been solved before an earlier one of its batch was.
+    let all_frames: BTreeMap<FrameId, FrameEntry> = if batches {
+        entries(&bytes, FRAMES, |entry: FrameEntry| (FrameId { run: entry.run, frame: entry.frame }, entry))
+            .map_err(content)?
+    } else {
+        BTreeMap::new()
+    };
+    let mut history = History::new(2 * method.batch_frames);
     for message in MessageStream::new(&bytes).map_err(container)? {
         let message = message.map_err(container)?;
         match message.channel.topic.as_str() {
@@ -61,8 +75,27 @@ pub fn replay(
                 let entry: FrameEntry =
                     serde_json::from_slice(&message.data).map_err(|error| content(error.to_string()))?;
                 let frame = FrameId { run: entry.run, frame: entry.frame };
-                let blocks = blocks(&entry, &mut reports, fuser.system()).map_err(content)?;
-                let solved = solve(&fuser, frame, &blocks, Source::Replayed);
+                let made = blocks(&entry, &reports, fuser.system()).map_err(content)?;
+                let earlier: Earlier = entry
+                    .earlier
+                    .iter()
+                    .map(|number| {
+                        let id = FrameId { frame: *number, ..frame };
+                        if let Some(known) = history.get(id) {
+                            return Ok((*number, known));
+                        }
+                        let entry = all_frames
+                            .get(&id)
+                            .ok_or_else(|| format!("frame {number} of a batch is missing"))?;
+                        Ok((*number, Arc::new(blocks(entry, &reports, fuser.system())?)))
+                    })
+                    .collect::<Result<_, String>>()
+                    .map_err(content)?;
+                let solved = solve(&fuser, frame, &made, &earlier, Source::Replayed);
+                if batches {
+                    history.keep(frame, Arc::new(made));
+                }
+                forget(&entry, &mut reports);
                 if let Some(truth_m) = truths.remove(&frame) {
                     truth.insert(frame, truth_m);
                 }
@@ -83,43 +116,50 @@ pub fn replay(
     Ok(viewer.figures())
 }
 
-/// The truth of all frames: it may have been written a little after the frame.
-fn truths(bytes: &[u8]) -> Result<BTreeMap<FrameId, Point>, String> {
-    let mut truths = BTreeMap::new();
+/// All entries of a JSON channel: a truth may have been written a little after its frame.
+fn entries<E: serde::de::DeserializeOwned, T>(
+    bytes: &[u8],
+    topic: &str,
+    keyed: impl Fn(E) -> (FrameId, T),
+) -> Result<BTreeMap<FrameId, T>, String> {
+    let mut entries = BTreeMap::new();
     for message in MessageStream::new(bytes).map_err(|error| error.to_string())? {
         let message = message.map_err(|error| error.to_string())?;
-        if message.channel.topic == TRUTH {
-            let entry: TruthEntry =
-                serde_json::from_slice(&message.data).map_err(|error| error.to_string())?;
-            truths.insert(FrameId { run: entry.run, frame: entry.frame }, Point::from(entry.position_m));
+        if message.channel.topic == topic {
+            let entry = serde_json::from_slice(&message.data).map_err(|error| error.to_string())?;
+            let (frame, value) = keyed(entry);
+            entries.insert(frame, value);
         }
     }
-    Ok(truths)
+    Ok(entries)
 }
 
 /// The blocks of a frame, put together as they were: the first of a path wins.
 fn blocks(
     entry: &FrameEntry,
-    reports: &mut BTreeMap<u32, v1::FrameReport>,
+    reports: &BTreeMap<u32, v1::FrameReport>,
     system: &System,
 ) -> Result<FrameBlocks, String> {
     let mut blocks = FrameBlocks::new(system.irs_count());
     for sequence in &entry.reports {
         let message = reports
-            .remove(sequence)
+            .get(sequence)
+            .cloned()
             .ok_or_else(|| format!("report {sequence} of frame {} is missing", entry.frame))?;
         let node = message.blocks.first().map_or(0, |block| block.l as usize);
         let report = report_from_wire(message, node, system).map_err(|error| error.to_string())?;
         for (k, path) in report.paths {
             if blocks.path(node, k).is_none() {
-                blocks.insert(node, k, report.noise_power_w, path);
+                blocks.insert(node, k, report.node, path);
             }
         }
     }
-    // Reports that went into no frame (late, shed) are not needed any more.
-    if let Some(first) = entry.reports.iter().min() {
-        let kept = reports.split_off(&first.saturating_sub(4096));
-        *reports = kept;
-    }
     Ok(blocks)
+}
+
+/// Drops reports that no later frame can be made of: those long before this frame's.
+fn forget(entry: &FrameEntry, reports: &mut BTreeMap<u32, v1::FrameReport>) {
+    if let Some(first) = entry.reports.iter().min() {
+        *reports = reports.split_off(&first.saturating_sub(4096));
+    }
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use estimation::fusion::{Fuser, FusionSettings};
+use estimation::fusion::{Fuser, Method};
 use model::System;
 use proto::clock::unix_time_ns;
 use proto::scenario::SharedScenario;
@@ -171,7 +171,10 @@ pub async fn run(
     let scenario = Arc::new(SharedScenario::new(config.scenario).map_err(RunError::other)?);
     let system = System::new(&scenario.scenario).map_err(RunError::other)?;
     let count = system.irs_count();
-    let fuser = Arc::new(Fuser::new(system, FusionSettings::default()).map_err(RunError::other)?);
+    let fuser = Arc::new(Fuser::new(system, config.method.fusion()).map_err(RunError::other)?);
+    if config.method.method == Method::Auto && !fuser.has_direct() {
+        tracing::warn!("the coverage area is too large for the direct method: three-stage fixes only");
+    }
     let system = Arc::new(fuser.system().clone());
     let (metrics, health) = (Metrics::new(), Health::new());
     let truth = TruthBook::default();
@@ -180,7 +183,9 @@ pub async fn run(
             .map_err(RunError::io("the fix log cannot be opened"))?;
     let viewer = publisher.viewer();
     let recorder = match &config.record {
-        Some(directory) => Some(Recorder::start(directory, &scenario).map_err(RunError::other)?),
+        Some(directory) => {
+            Some(Recorder::start(directory, &scenario, &config.method).map_err(RunError::other)?)
+        }
         None => None,
     };
     let instance = format!("{:x}", unix_time_ns());

@@ -4,8 +4,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use proto::convert::Precision;
+use estimation::fusion::PayloadKind;
+use proto::convert::PayloadFormat;
 use proto::echo::DEFAULT_WINDOW;
+use proto::samples::Precision;
 use proto::scenario::{ScenarioWireError, SharedScenario};
 use serde::{Deserialize, Serialize};
 use settings::{ScenarioChoice, SettingsError, load_role};
@@ -59,7 +61,11 @@ pub struct Flags {
     #[arg(long, value_name = "DBM")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub power_dbm: Option<f64>,
-    /// Precision of the blocks on the wire: f32 or f64 [default: f32].
+    /// What is sent of every path: parameters (delay and angle only), block, or spectrum [default: spectrum].
+    #[arg(long, value_name = "PAYLOAD")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub payload: Option<String>,
+    /// Its precision: f64, f32, or q16, q8, q4, q2 for so many bits per real [default: q8].
     #[arg(long, value_name = "PRECISION")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub precision: Option<String>,
@@ -116,7 +122,9 @@ pub struct RawConfig {
     /// Transmit power, where it differs from that scenario's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub power_dbm: Option<f64>,
-    /// `f32` or `f64`.
+    /// `parameters`, `block` or `spectrum`.
+    pub payload: String,
+    /// `f64`, `f32`, `q16`, `q8`, `q4` or `q2`.
     pub precision: String,
     /// Frames averaged into one report.
     pub frames_per_fix: u64,
@@ -145,7 +153,8 @@ impl Default for RawConfig {
             set: Vec::new(),
             nodes: None,
             power_dbm: None,
-            precision: "f32".into(),
+            payload: "spectrum".into(),
+            precision: "q8".into(),
             frames_per_fix: 1,
             window: DEFAULT_WINDOW,
             queue: 64,
@@ -196,8 +205,8 @@ pub struct Config {
     pub index: Option<u32>,
     /// Hash of the scenario to insist on, if any.
     pub scenario_sha256: Option<[u8; 32]>,
-    /// Precision of the blocks on the wire.
-    pub precision: Precision,
+    /// What is sent of every path, and how finely.
+    pub payload: PayloadFormat,
     /// Frames averaged into one report.
     pub frames_per_fix: u64,
     /// Echo frames held at most.
@@ -240,7 +249,7 @@ impl RawConfig {
             identity: self.identity,
             index: index(&self.index)?,
             scenario_sha256: scenario.map(|scenario| scenario.sha256),
-            precision: precision(&self.precision)?,
+            payload: PayloadFormat { kind: payload(&self.payload)?, precision: precision(&self.precision)? },
             frames_per_fix: within("frames_per_fix", self.frames_per_fix, 1, 1000, "between 1 and 1000")?,
             window: within("window", self.window, 1, 4096, "between 1 and 4096")?,
             queue: within("queue", self.queue, 1, 4096, "between 1 and 4096")?,
@@ -287,12 +296,17 @@ fn index(value: &str) -> Result<Option<u32>, ConfigError> {
     }
 }
 
-fn precision(value: &str) -> Result<Precision, ConfigError> {
+fn payload(value: &str) -> Result<PayloadKind, ConfigError> {
     match value {
-        "f32" => Ok(Precision::F32),
-        "f64" => Ok(Precision::F64),
-        _ => Err(refuse("precision", value, "f32 or f64")),
+        "parameters" => Ok(PayloadKind::Parameters),
+        "block" => Ok(PayloadKind::Block),
+        "spectrum" => Ok(PayloadKind::Spectrum),
+        _ => Err(refuse("payload", value, "parameters, block or spectrum")),
     }
+}
+
+fn precision(value: &str) -> Result<Precision, ConfigError> {
+    Precision::named(value).ok_or_else(|| refuse("precision", value, "f64, f32, q16, q8, q4 or q2"))
 }
 
 fn seconds(key: &'static str, value: f64) -> Result<Duration, ConfigError> {
@@ -313,7 +327,9 @@ mod tests {
             ..Flags::default()
         };
         let config = RawConfig::load(&flags).unwrap().check().unwrap();
-        assert_eq!((config.index, config.precision, config.frames_per_fix), (Some(2), Precision::F64, 4));
+        assert_eq!((config.index, config.frames_per_fix), (Some(2), 4));
+        let payload = PayloadFormat { kind: PayloadKind::Spectrum, precision: Precision::F64 };
+        assert_eq!(config.payload, payload);
         assert_eq!((config.http_listen, config.health_listen), (None, None));
         assert_eq!(config.window, DEFAULT_WINDOW);
         assert_eq!(config.scenario_sha256, None);
@@ -327,7 +343,14 @@ mod tests {
             raw.check().unwrap_err().to_string()
         };
         assert_eq!(refused(|raw| raw.index = "first".into()), "index = first: must be auto or a number");
-        assert_eq!(refused(|raw| raw.precision = "f16".into()), "precision = f16: must be f32 or f64");
+        assert_eq!(
+            refused(|raw| raw.precision = "f16".into()),
+            "precision = f16: must be f64, f32, q16, q8, q4 or q2"
+        );
+        assert_eq!(
+            refused(|raw| raw.payload = "all".into()),
+            "payload = all: must be parameters, block or spectrum"
+        );
         assert_eq!(refused(|raw| raw.fusion = "somewhere".into()), "fusion = somewhere: must be host:port");
         assert_eq!(refused(|raw| raw.frames_per_fix = 0), "frames_per_fix = 0: must be between 1 and 1000");
         assert_eq!(

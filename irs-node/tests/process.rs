@@ -1,6 +1,8 @@
 //! The process: its settings from the environment, and how it ends when they cannot be used.
 
-use std::process::{Command, Output};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 fn node(variables: &[(&str, &str)], arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_irs-node"));
@@ -46,5 +48,31 @@ fn what_cannot_be_used_ends_with_64_and_no_port() {
         assert!(said.contains(reason), "{said}");
         // The line that names the ports comes once they are bound: it did not come.
         assert!(ended.stdout.is_empty());
+    }
+}
+
+/// A parent that is gone takes the reader of the logs with it: the node still notices, and ends.
+#[test]
+fn a_node_ends_with_its_parent_although_nobody_reads_its_logs() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_irs-node"))
+        .args(["--fusion", "127.0.0.1:1", "--simulator", "127.0.0.1:1"])
+        .env("HYLOC_STOP_WITH_PARENT", "1")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The announcement: it runs.
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    drop(child.stderr.take());
+    drop(child.stdin.take());
+    let begun = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if begun.elapsed() > Duration::from_secs(20) {
+            child.kill().unwrap();
+            panic!("it still runs");
+        }
+        std::thread::sleep(Duration::from_millis(20));
     }
 }

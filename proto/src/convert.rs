@@ -4,12 +4,15 @@
 //! A report is checked block by block: one bad block does not take the others with it. What is refused is
 //! said by name, so that the sender can be told.
 
-use bytes::{BufMut, Bytes, BytesMut};
-use estimation::delay::{BlockExpansion, NodeDelays};
-use estimation::fusion::PathBlock;
-use model::{CMatrix, System};
-use num_complex::Complex64;
+use std::f64::consts::TAU;
 
+use estimation::delay::{DelayEstimate, NodeDelays};
+use estimation::fusion::{NodeReport, PathBlock, Payload, PayloadKind};
+use estimation::location::Bearing;
+use model::{CMatrix, System};
+use prost::Message;
+
+use crate::samples::{DitherKey, Precision, pack, unpack};
 use crate::v1;
 
 /// Why a report or a block of it is refused.
@@ -81,6 +84,14 @@ pub enum WireError {
         /// Bytes expected.
         expected: usize,
     },
+    /// No known payload.
+    #[error("block ({l}, {k}) names no known payload")]
+    Payload {
+        /// Sensing IRS.
+        l: usize,
+        /// Reflecting IRS.
+        k: usize,
+    },
     /// No known precision.
     #[error("block ({l}, {k}) names no known precision")]
     Precision {
@@ -106,17 +117,23 @@ pub enum WireError {
     /// The noise power is not positive and finite.
     #[error("noise_power_w = {0}: must be positive and finite")]
     Noise(f64),
+    /// The AOA is not an angle with a variance.
+    #[error("arrival_rad = {angle_rad} with variance {variance_rad2}: must be an angle, and positive")]
+    Arrival {
+        /// The angle.
+        angle_rad: f64,
+        /// Its variance.
+        variance_rad2: f64,
+    },
 }
 
-/// Precision of the samples of a block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Precision {
-    /// Single: half the bytes; rounding is 100 dB below the signal.
-    #[default]
-    F32,
-    /// Double.
-    F64,
+/// What a node sends of every path, and how finely.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PayloadFormat {
+    /// What is sent beside the delay.
+    pub kind: PayloadKind,
+    /// How finely.
+    pub precision: Precision,
 }
 
 /// A frame of a run: frame numbers begin anew with every start of the simulator.
@@ -133,8 +150,10 @@ pub struct FrameId {
 pub struct Report {
     /// The frame.
     pub frame: FrameId,
-    /// Noise power that the node measured.
-    pub noise_power_w: f64,
+    /// What the node says of itself.
+    pub node: NodeReport,
+    /// Bytes of the report on the wire.
+    pub bytes: usize,
     /// Sound blocks as (k, block).
     pub paths: Vec<(usize, PathBlock)>,
     /// Blocks that were refused, and why.
@@ -164,8 +183,21 @@ pub struct Times {
 
 /// Largest report that a node of this system can send, with room for the envelope.
 pub fn max_report_bytes(system: &System) -> usize {
-    let samples: usize = system.irs.iter().map(|irs| system.sensors * irs.reflected_signal.ncols()).sum();
-    2 * 16 * samples + 256 * system.irs_count() + 1024
+    let entries = system.irs.iter().map(|irs| {
+        let (streams, subcarriers) = (irs.reflected_signal.ncols(), irs.waveform.subcarriers.len());
+        system.sensors * subcarriers.max(2 * streams)
+    });
+    Precision::F64.bytes(entries.sum()) + 256 * system.irs_count() + 1024
+}
+
+/// Which matrix of a block: they are dithered apart.
+const BLOCK: u64 = 0;
+const BLOCK_DERIVATIVE: u64 = 1;
+const SPECTRUM: u64 = 2;
+
+/// Not of the run, so that two runs of one scenario send the same.
+fn dither_key(frame: FrameId, l: usize, k: usize, which: u64) -> DitherKey {
+    DitherKey([frame.frame, l as u64, k as u64, which])
 }
 
 /// A node's report of one frame as a message; counts are filled in by the sender.
@@ -173,24 +205,11 @@ pub fn report_message(
     frame: FrameId,
     node: usize,
     delays: &NodeDelays,
-    precision: Precision,
+    format: PayloadFormat,
     times: Times,
 ) -> v1::FrameReport {
-    let blocks = delays.paths.iter().enumerate().map(|(k, path)| v1::Block {
-        l: node as u32,
-        k: k as u32,
-        delay_s: path.delay_s,
-        delay_variance_s2: path.delay_variance_s2,
-        snr: path.snr,
-        precision: match precision {
-            Precision::F32 => v1::Precision::F32,
-            Precision::F64 => v1::Precision::F64,
-        } as i32,
-        rows: path.block.nrows() as u32,
-        columns: path.block.ncols() as u32,
-        block: pack(&path.block, precision),
-        block_derivative: pack(&path.block_derivative, precision),
-    });
+    let blocks = delays.paths.iter().enumerate();
+    let blocks = blocks.map(|(k, path)| block_message(frame, node, k, path, format));
     v1::FrameReport {
         run: frame.run,
         frame: frame.frame,
@@ -205,7 +224,60 @@ pub fn report_message(
         blocks_sent: 0,
         blocks_dropped: 0,
         resent: false,
+        arrival_rad: Some(delays.arrival_rad),
+        arrival_variance_rad2: delays.arrival_variance_rad2,
     }
+}
+
+fn block_message(
+    frame: FrameId,
+    l: usize,
+    k: usize,
+    path: &DelayEstimate,
+    PayloadFormat { kind, precision }: PayloadFormat,
+) -> v1::Block {
+    let packed = |matrix: &CMatrix, which| pack(matrix, precision, dither_key(frame, l, k, which));
+    let mut message = v1::Block {
+        l: l as u32,
+        k: k as u32,
+        delay_s: path.delay_s,
+        delay_variance_s2: path.delay_variance_s2,
+        snr: path.snr,
+        precision: match precision {
+            Precision::F32 => v1::Precision::F32,
+            Precision::F64 => v1::Precision::F64,
+            Precision::Q16 => v1::Precision::Q16,
+            Precision::Q8 => v1::Precision::Q8,
+            Precision::Q4 => v1::Precision::Q4,
+            Precision::Q2 => v1::Precision::Q2,
+        } as i32,
+        ..v1::Block::default()
+    };
+    let mut shape = |matrix: &CMatrix, payload: v1::Payload| {
+        (message.rows, message.columns) = (matrix.nrows() as u32, matrix.ncols() as u32);
+        message.payload = payload as i32;
+    };
+    match kind {
+        PayloadKind::Parameters => message.payload = v1::Payload::Parameters as i32,
+        PayloadKind::Block => {
+            shape(&path.block, v1::Payload::Block);
+            let (block, derivative) =
+                (packed(&path.block, BLOCK), packed(&path.block_derivative, BLOCK_DERIVATIVE));
+            // The derivative's noise is that of the block times the mean square frequency.
+            let scale =
+                path.block_derivative.norm_squared() / path.block.norm_squared().max(f64::MIN_POSITIVE);
+            let derivative_power = derivative.error_power / scale.max(f64::MIN_POSITIVE);
+            message.quantisation_power_w = block.error_power.max(derivative_power);
+            (message.block, message.block_derivative) = (block.bytes, derivative.bytes);
+        }
+        PayloadKind::Spectrum => {
+            shape(&path.spectrum, v1::Payload::Spectrum);
+            let spectrum = packed(&path.spectrum, SPECTRUM);
+            message.quantisation_power_w = spectrum.error_power;
+            message.spectrum = spectrum.bytes;
+        }
+    }
+    message
 }
 
 /// Checks a report of `node`. An error refuses all of it; single bad blocks are listed in the result.
@@ -214,12 +286,11 @@ pub fn report_from_wire(message: v1::FrameReport, node: usize, system: &System) 
     if message.blocks.len() > count {
         return Err(WireError::TooMany { found: message.blocks.len(), most: count });
     }
-    if !(message.noise_power_w.is_finite() && message.noise_power_w > 0.0) {
-        return Err(WireError::Noise(message.noise_power_w));
-    }
+    let frame = FrameId { run: message.run, frame: message.frame };
     let mut report = Report {
-        frame: FrameId { run: message.run, frame: message.frame },
-        noise_power_w: message.noise_power_w,
+        frame,
+        node: node_from_wire(&message)?,
+        bytes: message.encoded_len(),
         paths: Vec::with_capacity(count),
         refused: Vec::new(),
         times: times_from_wire(message.times.unwrap_or_default()),
@@ -228,7 +299,7 @@ pub fn report_from_wire(message: v1::FrameReport, node: usize, system: &System) 
         resent: message.resent,
     };
     for block in message.blocks {
-        match path_from_wire(block, node, system) {
+        match path_from_wire(block, frame, node, system) {
             Ok((k, _)) if report.paths.iter().any(|(known, _)| *known == k) => {
                 report.refused.push(WireError::Repeated { l: node, k });
             }
@@ -237,6 +308,23 @@ pub fn report_from_wire(message: v1::FrameReport, node: usize, system: &System) 
         }
     }
     Ok(report)
+}
+
+fn node_from_wire(message: &v1::FrameReport) -> Result<NodeReport, WireError> {
+    let noise_power_w = message.noise_power_w;
+    if !(noise_power_w.is_finite() && noise_power_w > 0.0) {
+        return Err(WireError::Noise(noise_power_w));
+    }
+    let variance_rad2 = message.arrival_variance_rad2;
+    let arrival = message.arrival_rad.map(|angle_rad| {
+        let sound = angle_rad.abs() <= TAU && variance_rad2.is_finite() && variance_rad2 > 0.0;
+        if sound {
+            Ok(Bearing { bearing_rad: angle_rad, variance_rad2 })
+        } else {
+            Err(WireError::Arrival { angle_rad, variance_rad2 })
+        }
+    });
+    Ok(NodeReport { noise_power_w, arrival: arrival.transpose()? })
 }
 
 fn times_from_wire(times: v1::NodeTimes) -> Times {
@@ -248,102 +336,104 @@ fn times_from_wire(times: v1::NodeTimes) -> Times {
     }
 }
 
-fn path_from_wire(block: v1::Block, node: usize, system: &System) -> Result<(usize, PathBlock), WireError> {
+fn path_from_wire(
+    message: v1::Block,
+    frame: FrameId,
+    node: usize,
+    system: &System,
+) -> Result<(usize, PathBlock), WireError> {
     let count = system.irs_count();
-    if block.l as usize >= count || block.k as usize >= count {
-        return Err(WireError::Path { l: block.l, k: block.k, count });
+    if message.l as usize >= count || message.k as usize >= count {
+        return Err(WireError::Path { l: message.l, k: message.k, count });
     }
-    if block.l as usize != node {
-        return Err(WireError::Foreign { node, l: block.l, k: block.k });
+    if message.l as usize != node {
+        return Err(WireError::Foreign { node, l: message.l, k: message.k });
     }
-    let (l, k) = (block.l as usize, block.k as usize);
-    let shape = (system.sensors, system.irs[k].reflected_signal.ncols());
-    if (block.rows as usize, block.columns as usize) != shape {
-        return Err(WireError::Shape {
-            l,
-            k,
-            rows: block.rows,
-            columns: block.columns,
-            expected_rows: shape.0,
-            expected_columns: shape.1,
-        });
-    }
-    let precision = match v1::Precision::try_from(block.precision) {
-        Ok(v1::Precision::F32) => Precision::F32,
-        Ok(v1::Precision::F64) => Precision::F64,
-        _ => return Err(WireError::Precision { l, k }),
-    };
+    let (l, k) = (message.l as usize, message.k as usize);
     let value = |what, value: f64, sound: bool, allowed| {
         if sound { Ok(()) } else { Err(WireError::Value { what, l, k, value, allowed }) }
     };
     // The fold of the subcarrier grid, L / W: no delay of the model lies outside.
     let fold_s = system.subcarriers as f64 / system.bandwidth_hz;
-    value("delay_s", block.delay_s, block.delay_s.abs() <= 2.0 * fold_s, "must lie within two frames")?;
-    let variance = block.delay_variance_s2;
+    value("delay_s", message.delay_s, message.delay_s.abs() <= 2.0 * fold_s, "must lie within two frames")?;
+    let variance = message.delay_variance_s2;
     value(
         "delay_variance_s2",
         variance,
         variance.is_finite() && variance > 0.0,
         "must be positive and finite",
     )?;
-    value("snr", block.snr, block.snr.is_finite() && block.snr >= 0.0, "must not be negative, and finite")?;
-    let expansion = BlockExpansion {
-        delay_s: block.delay_s,
-        block: unpack("block", &block.block, shape, precision, (l, k))?,
-        block_derivative: unpack("block_derivative", &block.block_derivative, shape, precision, (l, k))?,
-    };
-    Ok((k, PathBlock { expansion, delay_variance_s2: variance, snr: block.snr }))
+    let not_negative = |value: f64| value.is_finite() && value >= 0.0;
+    let allowed = "must not be negative, and finite";
+    value("snr", message.snr, not_negative(message.snr), allowed)?;
+    let power = message.quantisation_power_w;
+    value("quantisation_power_w", power, not_negative(power), allowed)?;
+    Ok((
+        k,
+        PathBlock {
+            payload: payload_from_wire(&message, frame, (l, k), system)?,
+            delay_s: message.delay_s,
+            delay_variance_s2: variance,
+            snr: message.snr,
+            quantisation_power_w: power,
+        },
+    ))
 }
 
-/// A matrix as packed little-endian bytes, column-major.
-pub fn pack(matrix: &CMatrix, precision: Precision) -> Bytes {
-    let mut out = BytesMut::with_capacity(matrix.len() * sample_bytes(precision));
-    for value in matrix.iter() {
-        match precision {
-            Precision::F32 => {
-                out.put_f32_le(value.re as f32);
-                out.put_f32_le(value.im as f32);
-            }
-            Precision::F64 => {
-                out.put_f64_le(value.re);
-                out.put_f64_le(value.im);
-            }
-        }
-    }
-    out.freeze()
-}
-
-fn sample_bytes(precision: Precision) -> usize {
-    match precision {
-        Precision::F32 => 8,
-        Precision::F64 => 16,
-    }
-}
-
-fn unpack(
-    what: &'static str,
-    bytes: &[u8],
-    (rows, columns): (usize, usize),
-    precision: Precision,
+fn payload_from_wire(
+    message: &v1::Block,
+    frame: FrameId,
     (l, k): (usize, usize),
-) -> Result<CMatrix, WireError> {
-    let expected = rows * columns * sample_bytes(precision);
-    if bytes.len() != expected {
-        return Err(WireError::Length { what, l, k, found: bytes.len(), expected });
-    }
-    let real = |bytes: &[u8]| match precision {
-        Precision::F32 => f64::from(f32::from_le_bytes(bytes.try_into().expect("four bytes"))),
-        Precision::F64 => f64::from_le_bytes(bytes.try_into().expect("eight bytes")),
+    system: &System,
+) -> Result<Payload, WireError> {
+    let precision = match v1::Precision::try_from(message.precision) {
+        Ok(v1::Precision::F32) => Precision::F32,
+        Ok(v1::Precision::F64) => Precision::F64,
+        Ok(v1::Precision::Q16) => Precision::Q16,
+        Ok(v1::Precision::Q8) => Precision::Q8,
+        Ok(v1::Precision::Q4) => Precision::Q4,
+        Ok(v1::Precision::Q2) => Precision::Q2,
+        _ => return Err(WireError::Precision { l, k }),
     };
-    let half = sample_bytes(precision) / 2;
-    let samples = bytes.chunks_exact(2 * half).map(|pair| {
-        let (re, im) = pair.split_at(half);
-        Complex64::new(real(re), real(im))
-    });
-    let matrix = CMatrix::from_iterator(rows, columns, samples);
-    let energy = matrix.norm_squared();
-    if !energy.is_finite() {
-        return Err(WireError::Value { what, l, k, value: energy, allowed: "every sample must be finite" });
+    let irs = &system.irs[k];
+    let matrix = |what: &'static str, bytes: &[u8], which: u64, columns: usize| {
+        let shape = (system.sensors, columns);
+        if (message.rows as usize, message.columns as usize) != shape {
+            return Err(WireError::Shape {
+                l,
+                k,
+                rows: message.rows,
+                columns: message.columns,
+                expected_rows: shape.0,
+                expected_columns: shape.1,
+            });
+        }
+        let expected = precision.bytes(shape.0 * shape.1);
+        let matrix = unpack(bytes, shape, precision, dither_key(frame, l, k, which))
+            .ok_or(WireError::Length { what, l, k, found: bytes.len(), expected })?;
+        let energy = matrix.norm_squared();
+        if !energy.is_finite() {
+            let allowed = "every sample must be finite";
+            return Err(WireError::Value { what, l, k, value: energy, allowed });
+        }
+        Ok(matrix)
+    };
+    let streams = irs.reflected_signal.ncols();
+    match v1::Payload::try_from(message.payload) {
+        Ok(v1::Payload::Parameters) => Ok(Payload::Parameters),
+        Ok(v1::Payload::Block) => Ok(Payload::Block {
+            block: matrix("block", &message.block, BLOCK, streams)?,
+            block_derivative: matrix(
+                "block_derivative",
+                &message.block_derivative,
+                BLOCK_DERIVATIVE,
+                streams,
+            )?,
+        }),
+        Ok(v1::Payload::Spectrum) => {
+            let subcarriers = irs.waveform.subcarriers.len();
+            Ok(Payload::Spectrum(matrix("spectrum", &message.spectrum, SPECTRUM, subcarriers)?))
+        }
+        _ => Err(WireError::Payload { l, k }),
     }
-    Ok(matrix)
 }

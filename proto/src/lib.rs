@@ -1,13 +1,14 @@
 //! The wire between the processes.
 //!
 //! [`v1`] holds the generated gRPC types, [`convert`] the one place where they become domain types and are
-//! checked, [`echo`] the ZeroMQ transport of echo frames. A type from the wire never travels past `convert`.
+//! checked, [`samples`] how matrices are written, [`echo`] the ZeroMQ transport of echo frames. A type from the wire never travels past `convert`.
 
 pub mod backoff;
 pub mod channel;
 pub mod clock;
 pub mod convert;
 pub mod echo;
+pub mod samples;
 pub mod scenario;
 
 /// Generated from `hyloc/v1/fusion.proto`.
@@ -17,7 +18,7 @@ pub mod v1 {
 }
 
 /// Version of the protocol; a node with another one is refused.
-pub const PROTOCOL_VERSION: u32 = 1;
+pub const PROTOCOL_VERSION: u32 = 2;
 
 /// Metadata key that names a node's registration on its report stream.
 pub const SESSION_KEY: &str = "hyloc-session";

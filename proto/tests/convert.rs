@@ -1,12 +1,14 @@
 //! Reports over the wire: what is sound comes back as it was, what is not is named, and nothing panics.
 
 use estimation::delay::DelayEstimator;
+use estimation::fusion::{Payload, PayloadKind};
 use model::{EchoSource, Scenario};
 use proptest::prelude::*;
 use prost::Message;
 use proto::convert::{
-    FrameId, Precision, Times, WireError, max_report_bytes, report_from_wire, report_message,
+    FrameId, PayloadFormat, Times, WireError, max_report_bytes, report_from_wire, report_message,
 };
+use proto::samples::Precision;
 use proto::v1;
 
 const FRAME: FrameId = FrameId { run: 5, frame: 7 };
@@ -17,10 +19,14 @@ fn source() -> EchoSource {
 }
 
 fn message(source: &EchoSource, precision: Precision) -> v1::FrameReport {
+    message_of(source, PayloadFormat { kind: PayloadKind::Block, precision })
+}
+
+fn message_of(source: &EchoSource, format: PayloadFormat) -> v1::FrameReport {
     let node = DelayEstimator::new(source.system(), NODE).unwrap();
     let delays = node.estimate(&source.frame(NODE, 7, source.target_m(7))).unwrap();
     let times = Times { intended_ns: 1, received_ns: 2, filtered_ns: 3, sent_ns: 4 };
-    report_message(FRAME, NODE, &delays, precision, times)
+    report_message(FRAME, NODE, &delays, format, times)
 }
 
 #[test]
@@ -36,9 +42,39 @@ fn a_report_survives_the_wire() {
         assert_eq!((report.frame, report.refused.len(), report.paths.len()), (FRAME, 0, 3));
         assert_eq!(report.times, Times { intended_ns: 1, received_ns: 2, filtered_ns: 3, sent_ns: 4 });
         for ((k, path), sent) in report.paths.iter().zip(&delays.paths) {
-            let error = (&path.expansion.block - &sent.block).norm() / sent.block.norm();
+            let Payload::Block { block, .. } = &path.payload else { panic!("a block was sent") };
+            let error = (block - &sent.block).norm() / sent.block.norm();
             assert!(error <= tolerance, "block {k}: {error}");
-            assert_eq!(path.expansion.delay_s, sent.delay_s);
+            assert_eq!(path.delay_s, sent.delay_s);
+        }
+    }
+}
+
+/// Every payload in every precision: what comes back is off by what the sender said, and no more bytes are
+/// sent than that takes.
+#[test]
+fn every_payload_survives_the_wire() {
+    let source = source();
+    let delays = DelayEstimator::new(source.system(), NODE).unwrap();
+    let delays = delays.estimate(&source.frame(NODE, 7, source.target_m(7))).unwrap();
+    for kind in [PayloadKind::Parameters, PayloadKind::Block, PayloadKind::Spectrum] {
+        for precision in Precision::ALL {
+            let bytes = message_of(&source, PayloadFormat { kind, precision }).encode_to_vec();
+            assert!(bytes.len() <= max_report_bytes(source.system()));
+            let message = v1::FrameReport::decode(bytes.as_slice()).unwrap();
+            let report = report_from_wire(message, NODE, source.system()).unwrap();
+            assert_eq!((report.refused.len(), report.paths.len(), report.bytes), (0, 3, bytes.len()));
+            assert_eq!(report.node.arrival.unwrap().bearing_rad, delays.arrival_rad);
+            for ((_, path), sent) in report.paths.iter().zip(&delays.paths) {
+                let (received, sent) = match &path.payload {
+                    Payload::Parameters => continue,
+                    Payload::Block { block, .. } => (block, &sent.block),
+                    Payload::Spectrum(spectrum) => (spectrum, &sent.spectrum),
+                };
+                let error = (received - sent).norm_squared() / sent.len() as f64;
+                let rounding = 1e-12 * sent.norm_squared();
+                assert!(error <= 1.0001 * path.quantisation_power_w + rounding, "{kind:?} {precision:?}");
+            }
         }
     }
 }

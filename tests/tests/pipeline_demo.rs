@@ -99,7 +99,7 @@ fn same_seed_same_bytes_and_a_replay_agrees() {
 #[test]
 fn frames_are_averaged_and_a_lost_node_is_survived() {
     let _alone = alone();
-    let one = demo(&["--frames", "60", "--power-dbm", "45", "--rate", "200"]);
+    let one = demo(&["--frames", "60", "--power-dbm", "45", "--rate", "100"]);
     let four = demo(&["--frames", "60", "--power-dbm", "45", "--rate", "200", "--frames-per-fix", "4"]);
     assert_eq!((count(&one, "fixes"), count(&four, "fixes")), (60, 60));
     let (one_m, four_m) = (number(&one, "rms_error_m"), number(&four, "rms_error_m"));

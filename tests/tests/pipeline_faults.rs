@@ -164,6 +164,8 @@ fn a_hostile_client_harms_nobody_and_is_counted() {
             columns: 10,
             block: vec![0x55; 800].into(),
             block_derivative: vec![0x55; 800].into(),
+            payload: v1::Payload::Block as i32,
+            ..Default::default()
         };
         let report = |frame: u64, blocks: Vec<v1::Block>| v1::FrameReport {
             run: 1,

@@ -9,7 +9,8 @@ use estimation::delay::{DelayEstimator, DelaySettings, Statistic};
 use fusion_center::config::{Config, Flags, RawConfig};
 use fusion_center::{Listeners, RunError, Summary, run};
 use model::EchoSource;
-use proto::convert::{FrameId, Precision, Times, report_message};
+use proto::convert::{FrameId, PayloadFormat, Times, report_message};
+use proto::samples::Precision;
 use proto::v1::fusion_client::FusionClient;
 use proto::{PROTOCOL_VERSION, SESSION_KEY, v1};
 use tokio::sync::mpsc;
@@ -114,7 +115,8 @@ impl Echoes {
         let received = self.source.frame(node, frame, self.source.target_m(frame));
         let delays = self.nodes[node].estimate(&received).unwrap();
         let times = Times { intended_ns: 1, received_ns: 2, filtered_ns: 3, sent_ns: 4 };
-        report_message(FrameId { run: RUN, frame }, node, &delays, Precision::F64, times)
+        let format = PayloadFormat { precision: Precision::F64, ..PayloadFormat::default() };
+        report_message(FrameId { run: RUN, frame }, node, &delays, format, times)
     }
 }
 

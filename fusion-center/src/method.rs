@@ -1,0 +1,53 @@
+//! How frames are turned into fixes: the settings that a recording must hold to be replayed.
+
+use estimation::direct::{Combination, DirectSettings};
+use estimation::fusion::{BatchSettings, FusionSettings, Method};
+use serde::{Deserialize, Serialize};
+
+/// Longest batch of frames.
+pub const MOST_FRAMES: usize = 64;
+
+/// The method and its settings.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct MethodSettings {
+    /// Which method.
+    pub method: Method,
+    /// Share of frames without a target in which one is claimed.
+    pub false_alarm_probability: f64,
+    /// Frames that the direct method takes together.
+    pub batch_frames: usize,
+    /// How it adds them up.
+    pub batch_combination: Combination,
+    /// Fastest target that it then searches for, metres per frame.
+    pub batch_speed_m: f64,
+}
+
+impl Default for MethodSettings {
+    fn default() -> Self {
+        let (direct, batch) = (DirectSettings::default(), BatchSettings::default());
+        Self {
+            method: Method::default(),
+            false_alarm_probability: direct.false_alarm_probability,
+            batch_frames: batch.frames,
+            batch_combination: batch.combination,
+            batch_speed_m: batch.most_speed_m_per_frame,
+        }
+    }
+}
+
+impl MethodSettings {
+    /// As the fuser takes them.
+    pub fn fusion(&self) -> FusionSettings {
+        let direct = DirectSettings {
+            false_alarm_probability: self.false_alarm_probability,
+            ..DirectSettings::default()
+        };
+        let batch = BatchSettings {
+            frames: self.batch_frames,
+            combination: self.batch_combination,
+            most_speed_m_per_frame: self.batch_speed_m,
+        };
+        FusionSettings { method: self.method, direct, batch, ..FusionSettings::default() }
+    }
+}

@@ -1,0 +1,281 @@
+//! Matrices as bytes: floating point, or quantised to a few bits per real with subtractive dither.
+//!
+//! A quantised matrix is its step (single precision) and one level of b bits per real, column by column, real
+//! part first. Before rounding, a pseudo-random dither, uniform over one step, is added; the receiver draws
+//! the same and takes it out again. The error is then uniform over one step and independent of the signal
+//! whatever the signal is: it is noise of a known power, and the receiver adds that to the noise that it
+//! weighs by. The step is the one of a few that leaves the least error, clipping included; the error's power,
+//! as measured, goes along with the matrix.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use model::CMatrix;
+use num_complex::Complex64;
+
+/// Precision of the samples of a matrix.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Precision {
+    /// Double.
+    F64,
+    /// Single: half the bytes; rounding is 100 dB below the signal.
+    #[default]
+    F32,
+    /// 16 bits per real.
+    Q16,
+    /// 8 bits per real.
+    Q8,
+    /// 4 bits per real.
+    Q4,
+    /// 2 bits per real.
+    Q2,
+}
+
+impl Precision {
+    /// All of them, finest first.
+    pub const ALL: [Self; 6] = [Self::F64, Self::F32, Self::Q16, Self::Q8, Self::Q4, Self::Q2];
+
+    /// Its name in settings.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::F64 => "f64",
+            Self::F32 => "f32",
+            Self::Q16 => "q16",
+            Self::Q8 => "q8",
+            Self::Q4 => "q4",
+            Self::Q2 => "q2",
+        }
+    }
+
+    /// The precision of a name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|precision| precision.name() == name)
+    }
+
+    /// Bits of a quantised real.
+    fn bits(self) -> Option<u32> {
+        match self {
+            Self::F64 | Self::F32 => None,
+            Self::Q16 => Some(16),
+            Self::Q8 => Some(8),
+            Self::Q4 => Some(4),
+            Self::Q2 => Some(2),
+        }
+    }
+
+    /// Bits of a real number.
+    pub fn bits_per_real(self) -> f64 {
+        match (self, self.bits()) {
+            (Self::F64, _) => 64.0,
+            (_, Some(bits)) => f64::from(bits),
+            (_, None) => 32.0,
+        }
+    }
+
+    /// Bytes of a matrix with this many complex entries.
+    pub fn bytes(self, entries: usize) -> usize {
+        match (self, self.bits()) {
+            (Self::F64, _) => 16 * entries,
+            (_, Some(bits)) => STEP_BYTES + (2 * entries * bits as usize).div_ceil(8),
+            (_, None) => 8 * entries,
+        }
+    }
+}
+
+/// Bytes of the step in front of quantised levels.
+const STEP_BYTES: usize = 4;
+/// Steps that are tried, against the one that clips nothing.
+const FINER: [f64; 6] = [1.0, 0.75, 0.6, 0.45, 0.35, 0.25];
+
+/// Names a matrix, so that sender and receiver draw the same dither.
+#[derive(Debug, Clone, Copy)]
+pub struct DitherKey(pub [u64; 4]);
+
+/// A packed matrix.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Packed {
+    /// The bytes.
+    pub bytes: Bytes,
+    /// Mean squared error per complex entry; zero for floating point.
+    pub error_power: f64,
+}
+
+/// A matrix as bytes, column-major, little-endian.
+pub fn pack(matrix: &CMatrix, precision: Precision, key: DitherKey) -> Packed {
+    let Some(bits) = precision.bits() else {
+        let mut out = BytesMut::with_capacity(precision.bytes(matrix.len()));
+        for real in matrix.iter().flat_map(|value| [value.re, value.im]) {
+            match precision {
+                Precision::F64 => out.put_f64_le(real),
+                _ => out.put_f32_le(real as f32),
+            }
+        }
+        return Packed { bytes: out.freeze(), error_power: 0.0 };
+    };
+    let reals: Vec<f64> = matrix.iter().flat_map(|value| [value.re, value.im]).collect();
+    let dither = dither(key, reals.len());
+    let largest = reals.iter().fold(0.0, |most: f64, real| most.max(real.abs()));
+    let widest = largest / (f64::from(1u32 << (bits - 1)) - 0.5);
+    let steps: &[f64] = if bits > 8 { &FINER[..1] } else { &FINER };
+    let (mut best, mut error) = (0f32, f64::INFINITY);
+    for step in steps.iter().map(|share| (widest * share) as f32) {
+        let errors = reals.iter().zip(&dither).map(|(real, dither)| {
+            (value(level(*real, *dither, step, bits), *dither, step, bits) - real).powi(2)
+        });
+        let sum: f64 = errors.sum();
+        if sum < error {
+            (best, error) = (step, sum);
+        }
+    }
+    let mut out = BytesMut::with_capacity(precision.bytes(matrix.len()));
+    out.put_f32_le(best);
+    let (mut word, mut filled) = (0u32, 0);
+    for (real, dither) in reals.iter().zip(&dither) {
+        word |= level(*real, *dither, best, bits) << filled;
+        filled += bits;
+        while filled >= 8 {
+            out.put_u8(word as u8);
+            (word, filled) = (word >> 8, filled - 8);
+        }
+    }
+    if filled > 0 {
+        out.put_u8(word as u8);
+    }
+    Packed { bytes: out.freeze(), error_power: 2.0 * error / reals.len().max(1) as f64 }
+}
+
+/// The matrix of this many rows and columns; none if the bytes are not as many as it needs.
+pub fn unpack(
+    bytes: &[u8],
+    (rows, columns): (usize, usize),
+    precision: Precision,
+    key: DitherKey,
+) -> Option<CMatrix> {
+    let entries = rows * columns;
+    if bytes.len() != precision.bytes(entries) {
+        return None;
+    }
+    let reals: Vec<f64> = match precision.bits() {
+        None if precision == Precision::F64 => {
+            bytes.chunks_exact(8).map(|b| b.try_into().map_or(f64::NAN, f64::from_le_bytes)).collect()
+        }
+        None => bytes
+            .chunks_exact(4)
+            .map(|b| f64::from(b.try_into().map_or(f32::NAN, f32::from_le_bytes)))
+            .collect(),
+        Some(bits) => {
+            let (step, levels) = bytes.split_at(STEP_BYTES);
+            let step = step.try_into().map_or(f32::NAN, f32::from_le_bytes);
+            let level = |i: usize| {
+                let bit = i * bits as usize;
+                let word = u32::from(levels[bit / 8])
+                    | levels.get(bit / 8 + 1).map_or(0, |next| u32::from(*next) << 8);
+                word >> (bit % 8) & ((1 << bits) - 1)
+            };
+            let dither = dither(key, 2 * entries);
+            (0..2 * entries).map(|i| value(level(i), dither[i], step, bits)).collect()
+        }
+    };
+    let samples = reals.chunks_exact(2).map(|pair| Complex64::new(pair[0], pair[1]));
+    Some(CMatrix::from_iterator(rows, columns, samples))
+}
+
+/// Level of a real: 0 to 2^bits - 1.
+fn level(real: f64, dither: f64, step: f32, bits: u32) -> u32 {
+    if step <= 0.0 {
+        return 0;
+    }
+    let half = f64::from(1u32 << (bits - 1));
+    let shifted = (real / f64::from(step) + dither).floor() + half;
+    shifted.clamp(0.0, 2.0 * half - 1.0) as u32
+}
+
+/// The real of a level.
+fn value(level: u32, dither: f64, step: f32, bits: u32) -> f64 {
+    let half = f64::from(1u32 << (bits - 1));
+    (f64::from(level) - half + 0.5 - dither) * f64::from(step)
+}
+
+/// Uniform in [-1/2, 1/2), in steps.
+fn dither(key: DitherKey, count: usize) -> Vec<f64> {
+    let mut state = key.0.iter().fold(0, |state, part| mixed(state ^ part).wrapping_add(GOLDEN));
+    (0..count)
+        .map(|_| {
+            state = state.wrapping_add(GOLDEN);
+            // The upper 53 bits.
+            (mixed(state) >> 11) as f64 / (1u64 << 53) as f64 - 0.5
+        })
+        .collect()
+}
+
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// The output function of SplitMix64.
+fn mixed(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: DitherKey = DitherKey([1, 2, 3, 4]);
+
+    /// Something like noise, from the dither of another key.
+    fn matrix(rows: usize, columns: usize) -> CMatrix {
+        let draws = dither(DitherKey([9, 9, 9, 9]), 24 * rows * columns);
+        // Twelve uniform draws sum to unit variance.
+        let normal = |i: usize| draws[12 * i..12 * (i + 1)].iter().sum::<f64>() * 1e-6;
+        CMatrix::from_fn(rows, columns, |i, j| {
+            let at = 2 * (j * rows + i);
+            Complex64::new(normal(at), normal(at + 1))
+        })
+    }
+
+    #[test]
+    fn fewer_bits_cost_what_they_say() {
+        let matrix = matrix(10, 33);
+        let power = matrix.norm_squared() / matrix.len() as f64;
+        // Error over signal, dB; 6 dB a bit, less what clipping a normal law costs.
+        for (precision, most_db) in [
+            (Precision::F64, -300.0),
+            (Precision::F32, -140.0),
+            (Precision::Q16, -84.0),
+            (Precision::Q8, -38.0),
+            (Precision::Q4, -17.0),
+            (Precision::Q2, -6.5),
+        ] {
+            let packed = pack(&matrix, precision, KEY);
+            assert_eq!(packed.bytes.len(), precision.bytes(matrix.len()));
+            let back = unpack(&packed.bytes, (10, 33), precision, KEY).expect("as packed");
+            let error = (&back - &matrix).norm_squared() / matrix.len() as f64;
+            let db = 10.0 * (error / power).max(1e-40).log10();
+            assert!(db <= most_db, "{}: {db:.1} dB", precision.name());
+            let said = packed.error_power;
+            assert!(precision.bits().is_none() || (error / said - 1.0).abs() < 1e-6);
+            assert_eq!(Precision::named(precision.name()), Some(precision));
+        }
+    }
+
+    /// The error is white and does not know the signal: a constant comes back right on average.
+    #[test]
+    fn the_error_is_independent_of_the_signal() {
+        let constant = CMatrix::from_element(50, 200, Complex64::new(0.3, -0.1));
+        let packed = pack(&constant, Precision::Q2, KEY);
+        let back = unpack(&packed.bytes, (50, 200), Precision::Q2, KEY).unwrap();
+        let mean = back.sum() / back.len() as f64;
+        assert!((mean - Complex64::new(0.3, -0.1)).norm() < 0.01, "{mean}");
+    }
+
+    #[test]
+    fn odd_cases_pack_too() {
+        let zero = CMatrix::zeros(3, 3);
+        for precision in Precision::ALL {
+            let packed = pack(&zero, precision, KEY);
+            let back = unpack(&packed.bytes, (3, 3), precision, KEY).unwrap();
+            assert!(back.norm() == 0.0 && packed.error_power == 0.0, "{}", precision.name());
+            assert!(unpack(&packed.bytes[1..], (3, 3), precision, KEY).is_none());
+        }
+    }
+}
