@@ -93,7 +93,8 @@ enum Command {
 #[derive(Debug, Args)]
 struct FigureArguments {
     /// Figures to make, all by default: crb-elements, crb-sensors, crb-coverage, crb-irs-count, angle-power,
-    /// location-power, location-distance, end-to-end-power, imperfections.
+    /// location-power, location-distance, end-to-end-power, imperfections,
+    /// backhaul-accuracy.
     #[arg(long, value_name = "NAME", num_args = 1..)]
     only: Vec<String>,
     /// Trials per point, instead of each figure's own number.

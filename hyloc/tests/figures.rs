@@ -8,7 +8,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 const HEADER: &str = "figure,x,scheme,metric,value,low,high,trials";
-const NAMES: [&str; 9] = [
+const NAMES: [&str; 10] = [
     "crb-elements",
     "crb-sensors",
     "crb-coverage",
@@ -18,6 +18,7 @@ const NAMES: [&str; 9] = [
     "location-distance",
     "end-to-end-power",
     "imperfections",
+    "backhaul-accuracy",
 ];
 
 fn figures(out: &Path, arguments: &[&str]) -> Output {

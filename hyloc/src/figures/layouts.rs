@@ -99,6 +99,7 @@ pub fn plot(figure: Figure, rows: &[Row]) -> Plot {
         }
         Figure::EndToEndPower => data.end_to_end(),
         Figure::Imperfections => data.imperfections(),
+        Figure::BackhaulAccuracy => data.backhaul(),
     };
     Plot { id: figure.name().into(), description: figure.caption().into(), panels }
 }
@@ -221,23 +222,51 @@ impl Data<'_> {
 
     fn end_to_end(&self) -> Vec<Panel> {
         let x = || Axis::new("Transmit power (dBm)", Scale::Linear);
-        let chain = |name, marker, metric| {
-            self.curves(
-                &[("chain", name, RED, marker)],
+        let both = |markers: [Marker; 2], what: &str, metric| {
+            let dash = if metric == "median_squared_error_m2" { DOTTED } else { SOLID };
+            let mut curves = self.curves(
+                &[("chain", "chain", RED, markers[0]), ("direct", "direct", BLUE, markers[1])],
                 metric,
-                if metric == "mse_m2" { SOLID } else { DOTTED },
-            )
+                dash,
+            );
+            curves.iter_mut().for_each(|curve| curve.name = format!("{}, {what}", curve.name));
+            curves
         };
         let mut errors = self.both_bounds("crb_m2");
-        errors.extend(chain("chain, mean", Marker::Disc, "mse_m2"));
-        errors.extend(chain("chain, median", Marker::Ring, "median_squared_error_m2"));
+        errors.extend(both([Marker::Disc, Marker::Square], "mean", "mse_m2"));
+        errors.extend(both([Marker::Ring, Marker::OpenSquare], "median", "median_squared_error_m2"));
         let y = Axis::new("Squared position error (m\u{b2})", Scale::Log);
-        let share = chain("chain, gross errors", Marker::Square, "gross_error_share");
+        let share = both([Marker::Disc, Marker::Square], "gross errors", "gross_error_share");
         let gross = Axis::new("Share of errors above 1 m", Scale::Linear).within(-0.02, 1.0);
         vec![
             Panel { heading: "(a) error".into(), x: x(), y, series: errors },
             Panel { heading: "(b) gross errors".into(), x: x(), y: gross, series: share },
         ]
+    }
+
+    /// One panel per power; along a curve the bits per real change.
+    fn backhaul(&self) -> Vec<Panel> {
+        let panel = |(letter, power): (char, u32)| {
+            let scheme = |kind: &str| self.points(&format!("{kind}-{power}dbm"), "gap_exact_db");
+            let series = |kind: &str, name: &str, color, marker| Series {
+                name: name.into(),
+                style: Style { color, dash: SOLID, marker },
+                points: scheme(kind),
+            };
+            Panel {
+                heading: format!("({letter}) {power} dBm"),
+                x: Axis::new("Kilobytes per fix", Scale::Log).with_ticks(&[1.0, 2.0, 5.0, 10.0, 20.0, 50.0]),
+                y: Axis::new("Error above the exact bound (dB)", Scale::Linear).within(-4.0, 12.0),
+                series: vec![
+                    self.bound("exact bound", SOLID, &format!("exact-bound-{power}dbm"), "gap_exact_db"),
+                    self.bound("paper's bound", DASHED, &format!("paper-bound-{power}dbm"), "gap_exact_db"),
+                    series("parameters", "delays and angles only", GREY, Marker::Cross),
+                    series("block", "blocks", ORANGE, Marker::Square),
+                    series("spectrum", "spectra", BLUE, Marker::Disc),
+                ],
+            }
+        };
+        [('a', 40), ('b', 50), ('c', 60)].into_iter().map(panel).collect()
     }
 
     fn imperfections(&self) -> Vec<Panel> {

@@ -5,7 +5,7 @@
 //! are those of the ideal system: what an imperfection costs shows as the distance from them.
 
 use estimation::delay::{DelayEstimator, DelaySettings, Statistic};
-use estimation::fusion::{FrameBlocks, Fuser, FusionSettings};
+use estimation::fusion::{FrameBlocks, Fuser, FusionSettings, Method, PayloadKind};
 use model::scenario::{CrossSection, Imperfections};
 use model::{EchoSource, Gain, Information, Point, Scenario, Scheme, System};
 
@@ -23,7 +23,7 @@ const CLOCK_OFFSETS_NS: [f64; 6] = [0.01, 0.03, 0.1, 0.3, 1.0, 3.0];
 const CROSS_SECTION_POWERS_DBM: [f64; 6] = [45.0, 50.0, 55.0, 60.0, 65.0, 70.0];
 
 /// An error above this is gross: more than ten times the bound at Table I.
-const GROSS_M: f64 = 1.0;
+pub const GROSS_M: f64 = 1.0;
 
 /// One frame: squared error, and bounds of the ideal system.
 struct Outcome {
@@ -43,12 +43,16 @@ pub fn against_power(study: &Study) -> anyhow::Result<Vec<Row>> {
     let mut table = Table::new(study.figure, study.trials);
     for (point, &power_dbm) in POWERS_DBM.iter().enumerate() {
         let scenario = Scenario::default().with_power_dbm(power_dbm);
-        let outcomes =
-            study.point(point, |draw| Outcome::new(&scenario.clone().with_seed(draw.scenario_seed)))?;
+        let both = study.point(point, |draw| {
+            let scenario = scenario.clone().with_seed(draw.scenario_seed);
+            Ok((Outcome::new(&scenario, Method::ThreeStage)?, Outcome::new(&scenario, Method::Direct)?))
+        })?;
+        let (outcomes, direct): (Vec<Outcome>, Vec<Outcome>) = both.into_iter().unzip();
         let resampler = Resampler::new(outcomes.len());
         table.add(power_dbm, "exact-bound", "crb_m2", resampler.mean(&column(&outcomes, |o| o.exact_m2)));
         table.add(power_dbm, "paper-bound", "crb_m2", resampler.mean(&column(&outcomes, |o| o.paper_m2)));
         add(&mut table, power_dbm, "chain", &outcomes, &resampler);
+        add(&mut table, power_dbm, "direct", &direct, &resampler);
     }
     Ok(table.into_rows())
 }
@@ -56,8 +60,9 @@ pub fn against_power(study: &Study) -> anyhow::Result<Vec<Row>> {
 pub fn under_imperfections(study: &Study) -> anyhow::Result<Vec<Row>> {
     let mut table = Table::new(study.figure, study.trials);
     for (point, ImperfectPoint { scheme, x, scenario }) in imperfect_points().into_iter().enumerate() {
-        let outcomes =
-            study.point(point, |draw| Outcome::new(&scenario.clone().with_seed(draw.scenario_seed)))?;
+        let outcomes = study.point(point, |draw| {
+            Outcome::new(&scenario.clone().with_seed(draw.scenario_seed), Method::ThreeStage)
+        })?;
         let resampler = Resampler::new(outcomes.len());
         add(&mut table, x, scheme, &outcomes, &resampler);
         table.add(x, scheme, "crb_exact_m2", resampler.mean(&column(&outcomes, |o| o.exact_m2)));
@@ -112,11 +117,11 @@ fn add(table: &mut Table, x: f64, scheme: &str, outcomes: &[Outcome], resampler:
 }
 
 impl Outcome {
-    fn new(scenario: &Scenario) -> anyhow::Result<Self> {
+    fn new(scenario: &Scenario, method: Method) -> anyhow::Result<Self> {
         let source = EchoSource::new(scenario)?;
         let target_m = source.target_m(0);
         // A frame without a fix is as good as a guess at the centre of the area.
-        let position_m = fixed(&source, target_m)?.unwrap_or(scenario.coverage.centre());
+        let position_m = fixed(&source, target_m, method)?.unwrap_or(scenario.coverage.centre());
         let ideal = Scenario { imperfections: Imperfections::default(), ..scenario.clone() };
         let system = System::new(&ideal)?;
         let bound = |gain| -> anyhow::Result<f64> {
@@ -130,15 +135,21 @@ impl Outcome {
     }
 }
 
-/// The fix of the first frame; none where fusion has none.
-fn fixed(source: &EchoSource, target_m: Point) -> anyhow::Result<Option<Point>> {
-    let system = source.system();
+/// The nodes' estimators, as the processes set them.
+pub fn nodes(system: &System) -> anyhow::Result<Vec<DelayEstimator>> {
     let settings = DelaySettings { statistic: Statistic::Illuminated, ..DelaySettings::default() };
+    let node = |l| DelayEstimator::with_settings(system, l, settings.clone());
+    Ok((0..system.irs_count()).map(node).collect::<Result<_, _>>()?)
+}
+
+/// The fix of the first frame; none where fusion has none.
+fn fixed(source: &EchoSource, target_m: Point, method: Method) -> anyhow::Result<Option<Point>> {
+    let system = source.system();
     let mut frame = FrameBlocks::new(system.irs_count());
-    for l in 0..system.irs_count() {
-        let node = DelayEstimator::with_settings(system, l, settings.clone())?;
-        frame.insert_node(l, node.estimate(&source.frame(l, 0, target_m))?);
+    for (l, node) in nodes(system)?.iter().enumerate() {
+        frame.insert_node(l, node.estimate(&source.frame(l, 0, target_m))?, PayloadKind::Spectrum);
     }
-    let fuser = Fuser::new(system.clone(), FusionSettings::default())?;
-    Ok(fuser.fuse(&frame).ok().map(|fused| fused.fix.position_m()))
+    let settings = FusionSettings { method, ..FusionSettings::default() };
+    let fuser = Fuser::new(system.clone(), settings)?;
+    Ok(fuser.fuse(&frame).ok().map(|fused| fused.position_m))
 }

@@ -4,6 +4,7 @@
 //! number of threads; their outcomes are collected in trial order and only then summed.
 
 mod angles;
+mod backhaul;
 mod bounds;
 mod chain;
 mod locations;
@@ -15,6 +16,7 @@ use rayon::prelude::*;
 
 use super::catalogue::Figure;
 use super::rows::Row;
+use super::statistics::Estimate;
 
 /// One figure's Monte Carlo.
 pub struct Study<'a> {
@@ -49,6 +51,7 @@ impl Study<'_> {
             Figure::LocationDistance => locations::against_distance(self),
             Figure::EndToEndPower => chain::against_power(self),
             Figure::Imperfections => chain::under_imperfections(self),
+            Figure::BackhaulAccuracy => backhaul::against_bytes(self),
         }
     }
 
@@ -82,7 +85,13 @@ pub fn point_count(figure: Figure) -> usize {
         Figure::LocationDistance => locations::DISTANCES_M.len(),
         Figure::EndToEndPower => chain::POWERS_DBM.len(),
         Figure::Imperfections => chain::imperfect_points().len(),
+        Figure::BackhaulAccuracy => backhaul::POWERS_DBM.len(),
     }
+}
+
+/// A number that is not drawn.
+fn exactly(value: f64) -> Estimate {
+    Estimate { value, low: value, high: value }
 }
 
 /// One quantity of all trials.
