@@ -131,6 +131,11 @@ impl DirectLocator {
         Ok(Self { extent, grid, scene, settings, resolution_m: resolution_m(system) })
     }
 
+    /// The system whose targets are located.
+    pub fn system(&self) -> &System {
+        self.scene.system()
+    }
+
     /// Room for the evidence of a frame.
     pub fn evidence(&self) -> Evidence {
         Evidence::of_scene(&self.scene)
