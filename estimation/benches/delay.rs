@@ -13,10 +13,11 @@ fn one_frame_at_table_one(bencher: divan::Bencher, statistic: Statistic) {
     estimate(bencher, &Scenario::default(), statistic);
 }
 
-#[divan::bench]
-fn one_frame_of_eight_irs(bencher: divan::Bencher) {
-    let scenario = ring(&Scenario::default(), 8).expect("a ring of this size exists");
-    estimate(bencher, &scenario, Statistic::Beamformed);
+/// As the nodes run it.
+#[divan::bench(args = [2, 4, 8, 16])]
+fn one_frame_on_a_ring(bencher: divan::Bencher, count: usize) {
+    let scenario = ring(&Scenario::default(), count).expect("a ring of this size exists");
+    estimate(bencher, &scenario, Statistic::Illuminated);
 }
 
 #[divan::bench]

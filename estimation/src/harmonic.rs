@@ -30,13 +30,14 @@ pub(crate) struct Peak {
     pub(crate) second_ratio: f64,
 }
 
-/// Equally spaced points with their phasors, for series of a given number of lags.
+/// Equally spaced points with their phasors, for series whose lags but these are zero.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Grid {
     points: Vec<f64>,
-    /// Real and then imaginary parts of `exp(j d w x)`, d = 1, .., point by point.
+    /// Real and then imaginary parts of `exp(j d w x)` for the lags d in question, point by point.
     phasors: Vec<f64>,
-    lags: usize,
+    /// The lags d, zero left out.
+    lags: Vec<usize>,
 }
 
 /// Local maxima of the grid this close to the best are refined too.
@@ -51,26 +52,24 @@ pub(crate) fn grid_points(min: f64, max: f64, spacing: f64) -> Vec<f64> {
 }
 
 impl Grid {
-    /// A grid over [min, max] at most `spacing` apart, for series with `lags` lags and angular step `step_rad`.
-    pub(crate) fn new(min: f64, max: f64, spacing: f64, lags: usize, step_rad: f64) -> Self {
+    /// A grid over [min, max] at most `spacing` apart, for series of these lags (zero apart) and angular step
+    /// `step_rad`.
+    pub(crate) fn new(min: f64, max: f64, spacing: f64, lags: Vec<usize>, step_rad: f64) -> Self {
         let points = grid_points(min, max, spacing);
-        let phase = |x: &f64, d: usize| d as f64 * step_rad * x;
-        let phasors = points
-            .iter()
-            .flat_map(|x| {
-                let cosines = (1..lags).map(move |d| phase(x, d).cos());
-                cosines.chain((1..lags).map(move |d| phase(x, d).sin()))
-            })
-            .collect();
+        let phase = |x: f64, d: usize| d as f64 * step_rad * x;
+        let mut phasors = Vec::with_capacity(2 * points.len() * lags.len());
+        for &x in &points {
+            phasors.extend(lags.iter().map(|&d| phase(x, d).cos()));
+            phasors.extend(lags.iter().map(|&d| phase(x, d).sin()));
+        }
         Self { points, phasors, lags }
     }
 
-    /// Values of a series of exactly as many lags.
+    /// Values of a series that has no other lags.
     fn values(&self, series: &HarmonicSeries) -> Vec<f64> {
-        let lags = &series.lags[1..];
-        let parts: Vec<f64> =
-            lags.iter().map(|g| 2.0 * g.re).chain(lags.iter().map(|g| -2.0 * g.im)).collect();
-        let width = 2 * self.lags.saturating_sub(1);
+        let lags = || self.lags.iter().map(|&d| series.lags[d]);
+        let parts: Vec<f64> = lags().map(|g| 2.0 * g.re).chain(lags().map(|g| -2.0 * g.im)).collect();
+        let width = 2 * self.lags.len();
         (0..self.points.len())
             .map(|i| series.lags[0].re + dot(&parts, &self.phasors[i * width..(i + 1) * width]))
             .collect()
@@ -133,7 +132,7 @@ impl HarmonicSeries {
         refined_maximum(&points, &values, |x| self.at(x))
     }
 
-    /// The same on a grid prepared for as many lags as the series has.
+    /// The same on a grid prepared for the lags that the series has.
     pub(crate) fn maximum_on(&self, grid: &Grid) -> Peak {
         refined_maximum(&grid.points, &grid.values(self), |x| self.at(x))
     }
@@ -214,7 +213,7 @@ mod tests {
         fn no_sampled_point_is_higher_than_the_maximum(series in series(), span in 0.1..6.0f64) {
             let finest = 0.02;
             let peak = series.maximum(-span, span, finest);
-            let grid = Grid::new(-span, span, finest, series.lags().len(), series.step_rad);
+            let grid = Grid::new(-span, span, finest, (1..series.lags().len()).collect(), series.step_rad);
             prop_assert!((series.maximum_on(&grid).value - peak.value).abs() < 1e-9);
             for i in 0..=500 {
                 let x = span * (i as f64 / 250.0 - 1.0);

@@ -5,6 +5,7 @@
 //! polynomial over the lags of the subcarriers, from which search and Newton refinement are exact and need
 //! no block. Cost: n^2 M / 2 for the lags, n per point of the grid; one block is n M D.
 
+use std::collections::BTreeSet;
 use std::f64::consts::TAU;
 
 use model::algebra::unit_phasor;
@@ -118,8 +119,11 @@ impl MatchedFilter {
 
     /// The search grid over a window, with its phasors.
     pub(crate) fn grid(&self, window: &DelayWindow) -> Grid {
-        let (lags, spacing) = (self.lag_count(), self.grid_spacing_s());
-        Grid::new(window.min_s, window.max_s, spacing, lags, self.step_rad_s)
+        // Few subcarriers spread over the band have few of its lags between them.
+        let apart = |a: usize| self.offsets.iter().map(move |b| a.abs_diff(*b)).filter(|lag| *lag > 0);
+        let lags: BTreeSet<usize> = self.offsets.iter().flat_map(|a| apart(*a)).collect();
+        let spacing = self.grid_spacing_s();
+        Grid::new(window.min_s, window.max_s, spacing, lags.into_iter().collect(), self.step_rad_s)
     }
 
     /// Root mean square bandwidth about its centre of mass, rad/s, of the spectrum `b^H X` that a target with
