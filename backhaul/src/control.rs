@@ -5,6 +5,7 @@
 //! | `GET /links` | links as JSON: profile, cut, connections, bytes on the way |
 //! | `GET /profile` | the plan as TOML |
 //! | `PUT /profile` | follows the plan in the body, TOML; 422 with the reason if it cannot |
+//! | `GET /profiles` | `{"profile": NAME, "profiles": [NAMES]}`: what the plan starts from, and what it could |
 //! | `POST /cut`, `POST /restore` | with `?link=NAME` that link, without one all of them; 404 if there is none |
 //! | `GET /measured` | what the relay was measured to do, as JSON |
 //! | `GET /metrics`, `GET /health` | as everywhere |
@@ -38,6 +39,7 @@ pub fn routes(relay: Relay, fallback: String, metrics: Metrics, health: Health) 
         .route("/links", get(async |State(relay): State<Relay>| Json(relay.links())))
         .route("/measured", get(async |State(relay): State<Relay>| Json(relay.measured().await)))
         .route("/profile", get(show).put(follow))
+        .route("/profiles", get(choices))
         .route("/cut", post(async |relay, which| set_cut(relay, which, true).await))
         .route("/restore", post(async |relay, which| set_cut(relay, which, false).await))
         .with_state(relay)
@@ -50,6 +52,10 @@ fn unusable(error: impl std::fmt::Display) -> (StatusCode, String) {
 
 async fn show(State(relay): State<Relay>) -> Result<String, (StatusCode, String)> {
     toml::to_string(relay.plan().document()).map_err(unusable)
+}
+
+async fn choices(State(relay): State<Relay>) -> Json<serde_json::Value> {
+    Json(serde_json::json!({ "profile": relay.plan().document().profile, "profiles": NAMES }))
 }
 
 async fn set_cut(

@@ -155,8 +155,11 @@ pub async fn run(
     shutdown: CancellationToken,
 ) -> Result<Summary, RunError> {
     let (metrics, health) = (Metrics::new(), Health::new());
+    let bound = |(name, listener): &(String, TcpListener)| Some((name.clone(), listener.local_addr().ok()?));
     let started = Started {
         grpc: listeners.common.as_ref().and_then(|listener| listener.local_addr().ok()),
+        control: listeners.control.local_addr().ok(),
+        links: listeners.links.iter().filter_map(bound).collect(),
         ..listeners.watched.started("backhaul")
     };
     let control = listeners.control.local_addr().map_err(RunError::io("control"))?;

@@ -23,7 +23,7 @@ use crate::beamforming::apply_phases;
 use crate::channel::free_space_gain;
 use crate::geometry::{Point, cascade_delay_s};
 use crate::random::{Purpose, Stream, stream};
-use crate::scenario::{CrossSection, Scenario, ScenarioError};
+use crate::scenario::{CrossSection, Motion, Scenario, ScenarioError};
 use crate::system::{Illumination, System};
 use crate::units::SPEED_OF_LIGHT_M_S;
 
@@ -89,7 +89,12 @@ impl EchoSource {
 
     /// Where the target is in a frame.
     pub fn target_m(&self, frame: u64) -> Point {
-        self.scenario.target.motion.position_m(frame).unwrap_or_else(|| {
+        self.target_on_m(&self.scenario.target.motion, frame)
+    }
+
+    /// Where a target that moves in another way is in a frame.
+    pub fn target_on_m(&self, motion: &Motion, frame: u64) -> Point {
+        motion.position_m(frame).unwrap_or_else(|| {
             let mut draw = stream(self.scenario.seed, Purpose::Target, [self.interval(frame), 0]);
             self.scenario.coverage.at(draw.random(), draw.random())
         })

@@ -73,6 +73,14 @@ pub struct Flags {
     #[arg(long, value_name = "ADDRESS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub health_listen: Option<String>,
+    /// Let the target's path be changed while it runs [default: no].
+    #[arg(long)]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub allow_control: bool,
+    /// Where it is changed, if that is allowed; whoever reaches it can [default: 127.0.0.1:7501].
+    #[arg(long, value_name = "ADDRESS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub control_listen: Option<String>,
 }
 
 /// Settings as they are written.
@@ -106,6 +114,10 @@ pub struct RawConfig {
     pub http_listen: String,
     /// Where gRPC health is served, or `none`.
     pub health_listen: String,
+    /// Whether the target's path may be changed.
+    pub allow_control: bool,
+    /// Where it is changed.
+    pub control_listen: String,
 }
 
 impl Default for RawConfig {
@@ -123,6 +135,8 @@ impl Default for RawConfig {
             settle_timeout_s: 5.0,
             http_listen: "127.0.0.1:0".into(),
             health_listen: "none".into(),
+            allow_control: false,
+            control_listen: "127.0.0.1:7501".into(),
         }
     }
 }
@@ -166,6 +180,8 @@ pub struct Config {
     pub http_listen: Option<SocketAddr>,
     /// Where gRPC health is served.
     pub health_listen: Option<SocketAddr>,
+    /// Where the target's path is changed; none if that is not allowed.
+    pub control_listen: Option<SocketAddr>,
 }
 
 impl RawConfig {
@@ -200,6 +216,7 @@ impl RawConfig {
             settle_timeout: seconds("settle_timeout_s", self.settle_timeout_s)?,
             http_listen: listen("http_listen", &self.http_listen)?,
             health_listen: listen("health_listen", &self.health_listen)?,
+            control_listen: listen("control_listen", &self.control_listen)?.filter(|_| self.allow_control),
         })
     }
 }
@@ -256,6 +273,10 @@ mod tests {
         assert_eq!((config.scenario.irs.len(), config.scenario.base_station.power_dbm), (4, 40.0));
         assert_eq!((config.frames, config.rate_hz), (Some(10), 4.0));
         assert_eq!((config.fusion, config.start_after), (None, None));
+        assert_eq!(config.control_listen, None, "off unless allowed");
+        let flags = Flags { allow_control: true, ..Flags::default() };
+        let config = RawConfig::load(&flags).unwrap().check().unwrap();
+        assert!(config.control_listen.is_some_and(|address| address.ip().is_loopback()));
     }
 
     #[test]

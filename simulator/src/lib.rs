@@ -5,6 +5,7 @@
 //! channel that no estimator reads.
 
 pub mod config;
+mod control;
 mod pace;
 mod truth;
 mod watch;
@@ -25,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 pub use config::{Config, ConfigError, Flags, ROLE, RawConfig};
+use control::Course;
 use pace::{DueFrame, Schedule};
 use truth::Truth;
 pub use truth::TruthSummary;
@@ -71,6 +73,8 @@ pub struct Listeners {
     pub echo: TcpListener,
     /// Where the process is watched.
     pub endpoints: Endpoints,
+    /// Where the target's path is changed.
+    pub control: Option<tokio::net::TcpListener>,
 }
 
 impl Listeners {
@@ -79,13 +83,24 @@ impl Listeners {
         let address = config.echo_listen;
         let named = |error: std::io::Error| std::io::Error::new(error.kind(), format!("{address}: {error}"));
         let echo = TcpListener::bind(address).map_err(named)?;
-        Ok(Self { echo, endpoints: Endpoints::bind(config.http_listen, config.health_listen).await? })
+        let endpoints = Endpoints::bind(config.http_listen, config.health_listen).await?;
+        let control = match config.control_listen {
+            Some(address) => {
+                let named = |error: std::io::Error| {
+                    std::io::Error::new(error.kind(), format!("control: {address}: {error}"))
+                };
+                Some(tokio::net::TcpListener::bind(address).await.map_err(named)?)
+            }
+            None => None,
+        };
+        Ok(Self { echo, endpoints, control })
     }
 
     /// Prints where they are.
     fn announce(&self) -> std::io::Result<()> {
         let echo = Some(self.echo.local_addr()?);
-        telemetry::Started { echo, ..self.endpoints.started(ROLE) }.announce();
+        let control = self.control.as_ref().map(tokio::net::TcpListener::local_addr).transpose()?;
+        telemetry::Started { echo, control, ..self.endpoints.started(ROLE) }.announce();
         Ok(())
     }
 }
@@ -147,6 +162,8 @@ pub async fn run(
     let (registry, health) = (Metrics::new(), Health::new());
     let stop_serving = CancellationToken::new();
     let serving = listeners.endpoints.serve(registry.clone(), health.clone(), stop_serving.clone());
+    let course = Course::new(&config.scenario, config.rate_hz);
+    let control = listeners.control.map(|listener| control::serve(listener, &course, stop_serving.clone()));
     let nodes = config.scenario.irs.len();
     let run = unix_time_ns();
     let hash = SharedScenario::new(config.scenario.clone())?.sha256;
@@ -154,6 +171,7 @@ pub async fn run(
         publisher: EchoPublisher::bind(listeners.echo, run, nodes, hash).await?,
         metrics: SimulatorMetrics::new(&registry, nodes),
         truth: Truth::default(),
+        course,
         run,
         frames: 0,
         latest: Duration::ZERO,
@@ -161,6 +179,7 @@ pub async fn run(
     let ended = transmission.run(&config, &health, &shutdown).await;
     stop_serving.cancel();
     serving.ended().await;
+    drop(control);
     ended
 }
 
@@ -169,6 +188,7 @@ struct Transmission {
     publisher: EchoPublisher,
     metrics: SimulatorMetrics,
     truth: Truth,
+    course: Course,
     run: u64,
     frames: u64,
     latest: Duration,
@@ -234,9 +254,9 @@ impl Transmission {
         let (run, count, stop) = (self.run, config.frames, shutdown.child_token());
         let schedule = Schedule::starting_now(config.rate_hz);
         tracing::info!(run, frames = count, rate_hz = config.rate_hz, "sending");
-        let maker = stop.clone();
+        let (maker, course) = (stop.clone(), self.course.clone());
         let pace = tokio::task::spawn_blocking(move || {
-            pace::release(&source, run, count, schedule, &due, &maker);
+            pace::release(&source, &course, run, count, schedule, &due, &maker);
         });
         while let Some(frame) = frames.recv().await {
             self.send(frame).await;

@@ -14,6 +14,8 @@ use proto::echo::EchoFrame;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use crate::control::Course;
+
 /// Longest sleep without a look at the stop signal.
 const GLANCE: Duration = Duration::from_millis(20);
 
@@ -61,14 +63,20 @@ impl Schedule {
 /// Makes and releases frames until `frames` are done, the receiver is gone, or `stop`. Blocks its thread.
 pub(crate) fn release(
     source: &Arc<EchoSource>,
+    course: &Course,
     run: u64,
     frames: Option<u64>,
     schedule: Schedule,
     out: &mpsc::Sender<DueFrame>,
     stop: &CancellationToken,
 ) {
+    let mut motion = course.motion();
     for frame in 0..frames.unwrap_or(u64::MAX) {
-        let Some(mut due) = make(source, FrameId { run, frame }, schedule) else { return };
+        if course.turns_at(frame) {
+            motion = course.motion();
+        }
+        let target_m = source.target_on_m(&motion, frame);
+        let Some(mut due) = make(source, FrameId { run, frame }, target_m, schedule) else { return };
         if !sleep_until(schedule.due(frame), stop) {
             return;
         }
@@ -79,8 +87,7 @@ pub(crate) fn release(
     }
 }
 
-fn make(source: &EchoSource, id: FrameId, schedule: Schedule) -> Option<DueFrame> {
-    let target_m = source.target_m(id.frame);
+fn make(source: &EchoSource, id: FrameId, target_m: Point, schedule: Schedule) -> Option<DueFrame> {
     let due_ns = schedule.due_ns(id.frame);
     let echo = |l: usize| EchoFrame::new(id, l as u32, due_ns, &source.frame(l, id.frame, target_m)).encode();
     let echoes: Result<Vec<Bytes>, _> = (0..source.system().irs_count()).map(echo).collect();

@@ -27,6 +27,7 @@ async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
 struct Running {
     config: Config,
     echo: SocketAddr,
+    control: Option<SocketAddr>,
     stop: CancellationToken,
     running: JoinHandle<Result<Summary, RunError>>,
 }
@@ -38,9 +39,10 @@ impl Running {
         let config = raw.check().unwrap();
         let listeners = Listeners::bind(&config).await.unwrap();
         let echo = listeners.echo.local_addr().unwrap();
+        let control = listeners.control.as_ref().map(|listener| listener.local_addr().unwrap());
         let stop = CancellationToken::new();
         let running = tokio::spawn(simulator::run(config.clone(), listeners, stop.clone()));
-        Self { config, echo, stop, running }
+        Self { config, echo, control, stop, running }
     }
 
     fn node(&self, node: u32) -> EchoSubscriber {
@@ -56,6 +58,14 @@ impl Running {
     async fn ended(self) -> Summary {
         within("the end", self.running).await.unwrap().unwrap()
     }
+}
+
+/// Asks the control, and gives status and body.
+async fn ask(control: SocketAddr, method: &'static str, body: &'static str) -> (u16, String) {
+    let url = format!("http://{control}/motion");
+    let ask = move || telemetry::client::request(method, &url, body).unwrap();
+    let answer = within("an answer", tokio::task::spawn_blocking(ask)).await.unwrap();
+    (answer.status, answer.body)
 }
 
 async fn take(node: &mut EchoSubscriber, count: usize) -> Vec<Delivery> {
@@ -224,4 +234,48 @@ async fn the_truth_is_told_even_to_a_fusion_center_that_comes_late() {
     }
     let truth = simulator.ended().await.truth;
     assert_eq!((truth.made, truth.confirmed, truth.lost), (30, 30, 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_target_goes_another_way_when_told_to_and_the_truth_with_it() {
+    let (sender, mut heard) = mpsc::unbounded_channel();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let fusion = listener.local_addr().unwrap().to_string();
+    let server = tonic::transport::Server::builder()
+        .add_service(FusionServer::new(Listener(sender)))
+        .serve_with_incoming(TcpListenerStream::new(listener));
+    tokio::spawn(server);
+    let simulator = Running::start(|raw| {
+        (raw.allow_control, raw.control_listen, raw.fusion) = (true, "127.0.0.1:0".into(), fusion);
+        raw.settle_timeout_s = 0.2;
+    })
+    .await;
+    let control = simulator.control.unwrap();
+    let source = EchoSource::new(&simulator.config.scenario).unwrap();
+    let centre = simulator.config.scenario.coverage.centre();
+    let mut nodes: Vec<EchoSubscriber> = (0..3).map(|node| simulator.node(node)).collect();
+    let mut frames = take(&mut nodes[1], 5).await;
+    let (status, said) = ask(control, "PUT", "spiral").await;
+    assert_eq!((status, said.contains("there are scenario, random, fixed, line")), (422, true), "{said}");
+    let (status, said) = ask(control, "PUT", "fixed").await;
+    assert_eq!((status, said.contains(r#""motion":"fixed""#)), (200, true), "{said}");
+    assert_eq!(ask(control, "GET", "").await, (200, said));
+    frames.extend(take(&mut nodes[1], 60).await);
+    let mut turned = None;
+    for delivery in frames {
+        let frame = delivery.frame.frame;
+        let record = within("a record", heard.recv()).await.unwrap();
+        let target = source.target_m(frame);
+        if (record.x_m, record.y_m) != (target.x, target.y) {
+            turned.get_or_insert(frame);
+        }
+        let target = if turned.is_some() { centre } else { target };
+        assert_eq!((record.frame, record.x_m, record.y_m), (frame, target.x, target.y));
+        assert_eq!(delivery.frame.samples, source.frame(1, frame, target).as_slice(), "frame {frame}");
+    }
+    assert!(turned.is_some_and(|frame| frame >= 5), "{turned:?}");
+    drop(nodes);
+    simulator.stop.cancel();
+    simulator.ended().await;
+    assert_eq!(Running::start(|_| {}).await.control, None, "off unless allowed");
 }

@@ -1,9 +1,9 @@
 //! `/metrics` for Prometheus and `/health` for whoever restarts processes.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use axum::Router;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
 use tokio::net::TcpListener;
@@ -45,6 +45,18 @@ pub async fn serve(
     axum::serve(listener, router).with_graceful_shutdown(shutdown.cancelled_owned()).await
 }
 
+/// Whether a request names this server by address or as `localhost`. A page from elsewhere whose name was made to
+/// resolve to this machine does not, and so cannot act in a visitor's browser.
+pub fn named_by_address(headers: &HeaderMap) -> bool {
+    let Some(host) = headers.get(header::HOST).and_then(|host| host.to_str().ok()) else { return false };
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let bare = name.trim_start_matches('[').trim_end_matches(']');
+    name.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok()
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -60,6 +72,22 @@ mod tests {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.unwrap();
         answer
+    }
+
+    #[test]
+    fn a_name_that_was_made_to_point_here_is_told_apart() {
+        let named = |host: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::HOST, host.parse().unwrap());
+            named_by_address(&headers)
+        };
+        for host in ["127.0.0.1:7401", "192.0.2.7", "[::1]:7401", "[::1]", "localhost:80", "LOCALHOST"] {
+            assert!(named(host), "{host}");
+        }
+        for host in ["rebound.example:7401", "127.0.0.1.example", "localhost.example", ""] {
+            assert!(!named(host), "{host}");
+        }
+        assert!(!named_by_address(&HeaderMap::new()));
     }
 
     #[tokio::test]

@@ -1,5 +1,6 @@
 //! Standard output is for programs: one JSON object per line. Standard error is for people and logs.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::SocketAddr;
 
@@ -9,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// `{"role":"fusion-center","grpc":"127.0.0.1:1234","http":"127.0.0.1:5678"}`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Started {
-    /// `simulator`, `irs-node` or `fusion-center`.
+    /// `simulator`, `irs-node`, `fusion-center` or `backhaul`.
     pub role: String,
     /// Where gRPC is served: the service and its health, or health alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -20,6 +21,12 @@ pub struct Started {
     /// Where echo frames are handed out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub echo: Option<SocketAddr>,
+    /// Where the process can be controlled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub control: Option<SocketAddr>,
+    /// Where single links begin, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub links: BTreeMap<String, SocketAddr>,
 }
 
 impl Started {

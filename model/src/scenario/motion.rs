@@ -50,6 +50,47 @@ pub enum Motion {
 }
 
 impl Motion {
+    /// Kinds of motion, by their keys in a scenario.
+    pub const NAMES: [&str; 5] = ["random", "fixed", "line", "circle", "waypoints"];
+
+    /// The motion of that kind that suits a coverage area: the centre, a diagonal, a circle about the centre, or the
+    /// sides of a square, once through in `frames`. None if there is no such kind.
+    pub fn named(name: &str, coverage: &Coverage, frames: u64) -> Option<Self> {
+        let at = |u: f64, v: f64| -> [f64; 2] { coverage.at(u, v).into() };
+        let side_m = |axis: usize| coverage.max_m[axis] - coverage.min_m[axis];
+        let frames = frames.max(1);
+        Some(match name {
+            "random" => Self::Random,
+            "fixed" => Self::Fixed { position_m: at(0.5, 0.5) },
+            "line" => Self::Line { from_m: at(0.1, 0.1), to_m: at(0.9, 0.9), frames },
+            "circle" => {
+                Self::Circle { centre_m: at(0.5, 0.5), radius_m: 0.35 * side_m(0).min(side_m(1)), frames }
+            }
+            "waypoints" => Self::Waypoints {
+                points_m: vec![
+                    at(0.15, 0.15),
+                    at(0.85, 0.15),
+                    at(0.85, 0.85),
+                    at(0.15, 0.85),
+                    at(0.15, 0.15),
+                ],
+                frames_per_leg: frames.div_ceil(4),
+            },
+            _ => return None,
+        })
+    }
+
+    /// Its kind, as in [`Motion::NAMES`].
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Random => "random",
+            Self::Fixed { .. } => "fixed",
+            Self::Line { .. } => "line",
+            Self::Circle { .. } => "circle",
+            Self::Waypoints { .. } => "waypoints",
+        }
+    }
+
     /// Where the target is in a frame; none if that is drawn at random.
     pub fn position_m(&self, frame: u64) -> Option<Point> {
         match self {
@@ -167,6 +208,19 @@ mod tests {
         let expected = [[0.0, 0.0], [2.0, 0.0], [4.0, 0.0], [4.0, 4.0], [4.0, 8.0], [4.0, 4.0], [4.0, 0.0]];
         assert_eq!(positions(&way, &[0, 1, 2, 3, 4, 5, 6]), expected);
         assert_eq!(way.position_m(8), way.position_m(0));
+    }
+
+    #[test]
+    fn every_kind_has_a_motion_that_fits_any_area() {
+        let coverage = Coverage { min_m: [-3.0, 2.0], max_m: [1.0, 40.0] };
+        for name in Motion::NAMES {
+            let motion = Motion::named(name, &coverage, 500).unwrap();
+            assert_eq!(motion.name(), name);
+            assert_eq!(motion.validate(&coverage), Ok(()), "{name}");
+            assert_eq!(motion.position_m(0).is_none(), name == "random");
+            assert!(motion.position_m(123).is_none_or(|at| coverage.contains(at)));
+        }
+        assert_eq!(Motion::named("spiral", &coverage, 500), None);
     }
 
     #[test]

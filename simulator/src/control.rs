@@ -1,0 +1,150 @@
+//! The way that the target goes, and its control over HTTP while it goes.
+//!
+//! | request | does |
+//! | --- | --- |
+//! | `GET /motion` | `{"motion": NAME, "motions": [NAMES]}`: the way that it goes, and the ways that it could go |
+//! | `PUT /motion` | goes the way that the body names; 422 with the reason if there is none |
+//!
+//! `scenario` is the scenario's own motion; the others are those of [`Motion::named`]. A change holds from the next
+//! coherent interval that is made, and the truth follows it frame by frame. Served only where it was allowed.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::routing::get;
+use axum::{Json, Router};
+use model::Scenario;
+use model::scenario::{Coverage, Motion};
+use serde::Serialize;
+use telemetry::http::named_by_address;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+/// Name of the scenario's own motion.
+const OWN: &str = "scenario";
+
+/// How long the target takes for a round.
+const ROUND_S: f64 = 20.0;
+
+/// Which way the target goes; shared, cheap to clone.
+#[derive(Debug, Clone)]
+pub(crate) struct Course {
+    chosen: Arc<Mutex<(&'static str, Motion)>>,
+    own: Motion,
+    coverage: Coverage,
+    round_frames: u64,
+    coherent_frames: u64,
+}
+
+/// A course as it is told.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct View {
+    motion: &'static str,
+    motions: Vec<&'static str>,
+}
+
+impl Course {
+    /// The scenario's own, at that many frames a second.
+    pub fn new(scenario: &Scenario, rate_hz: f64) -> Self {
+        let own = scenario.target.motion.clone();
+        Self {
+            chosen: Arc::new(Mutex::new((OWN, own.clone()))),
+            own,
+            coverage: scenario.coverage.clone(),
+            round_frames: (ROUND_S * rate_hz).ceil() as u64,
+            coherent_frames: scenario.signal.coherent_frames.max(1),
+        }
+    }
+
+    /// Whether a change may take hold with `frame`: what is averaged coherently belongs to one motion.
+    pub fn turns_at(&self, frame: u64) -> bool {
+        frame.is_multiple_of(self.coherent_frames)
+    }
+
+    /// The motion that is chosen now.
+    pub fn motion(&self) -> Motion {
+        self.chosen.lock().unwrap_or_else(PoisonError::into_inner).1.clone()
+    }
+
+    fn names() -> impl Iterator<Item = &'static str> {
+        std::iter::once(OWN).chain(Motion::NAMES)
+    }
+
+    fn choose(&self, name: &str) -> Result<View, String> {
+        let unknown = || {
+            let names: Vec<&str> = Self::names().collect();
+            format!("there is no motion '{}'; there are {}\n", name.escape_default(), names.join(", "))
+        };
+        let name = Self::names().find(|known| *known == name).ok_or_else(unknown)?;
+        let motion = match name {
+            OWN => self.own.clone(),
+            _ => Motion::named(name, &self.coverage, self.round_frames).ok_or_else(unknown)?,
+        };
+        *self.chosen.lock().unwrap_or_else(PoisonError::into_inner) = (name, motion);
+        tracing::info!(motion = name, "the target goes another way");
+        Ok(self.view())
+    }
+
+    fn view(&self) -> View {
+        let motion = self.chosen.lock().unwrap_or_else(PoisonError::into_inner).0;
+        View { motion, motions: Self::names().collect() }
+    }
+}
+
+/// Serves the control of `course` until `stop`, or until the handle is dropped.
+pub(crate) fn serve(
+    listener: TcpListener,
+    course: &Course,
+    stop: CancellationToken,
+) -> AbortOnDropHandle<()> {
+    if let Ok(address) = listener.local_addr()
+        && !address.ip().is_loopback()
+    {
+        tracing::warn!(%address, "whoever reaches the control can move the target");
+    }
+    let routes = Router::new().route("/motion", get(show).put(change)).with_state(course.clone());
+    AbortOnDropHandle::new(tokio::spawn(async move {
+        if let Err(error) = telemetry::http::serve(listener, routes, stop).await {
+            tracing::error!(%error, "the control ended");
+        }
+    }))
+}
+
+async fn show(State(course): State<Course>) -> Json<View> {
+    Json(course.view())
+}
+
+async fn change(
+    State(course): State<Course>,
+    headers: HeaderMap,
+    name: String,
+) -> Result<Json<View>, (StatusCode, String)> {
+    if !named_by_address(&headers) {
+        return Err((StatusCode::FORBIDDEN, "ask by address, as in 127.0.0.1:7501\n".into()));
+    }
+    course.choose(name.trim()).map(Json).map_err(|reason| (StatusCode::UNPROCESSABLE_ENTITY, reason))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_course_is_the_scenarios_until_another_is_chosen() {
+        let mut scenario = Scenario::default();
+        scenario.signal.coherent_frames = 4;
+        let course = Course::new(&scenario, 50.0);
+        assert_eq!((course.view().motion, course.motion()), ("scenario", Motion::Random));
+        assert_eq!(course.choose("circle").unwrap().motion, "circle");
+        let Motion::Circle { frames, .. } = course.motion() else { panic!("{:?}", course.motion()) };
+        assert_eq!(frames, 1000, "twenty seconds");
+        assert!(course.choose("spi\nral").unwrap_err().starts_with("there is no motion 'spi\\nral'"));
+        assert_eq!(course.view().motion, "circle", "what cannot be used changes nothing");
+        course.choose("scenario").unwrap();
+        assert_eq!(course.motion(), Motion::Random);
+        let turns: Vec<u64> = (0..9).filter(|&frame| course.turns_at(frame)).collect();
+        assert_eq!(turns, [0, 4, 8]);
+    }
+}
