@@ -1,9 +1,9 @@
 // Charts over time: error against the bound, latency stacked by stage.
 
-import { element } from "./map.js";
+import { element } from "./dom.js";
 
 export const STAGES = ["emit", "filter", "wire", "assemble", "angles", "locate"];
-const HEIGHT = 170, LEFT = 46, BOTTOM = 8, TOP = 8;
+const HEIGHT = 150, LEFT = 46, BOTTOM = 8, TOP = 8;
 let width = 600;
 
 function frame(svg) {

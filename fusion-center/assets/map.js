@@ -1,16 +1,13 @@
 // The map: site, bearings, delay ellipses, fix, bound, truth, trail. Metres, y upwards.
 
-const NS = "http://www.w3.org/2000/svg";
+import { element, say } from "./dom.js";
+
 const LIGHT_M_S = 299792458;
 const CHI2_95 = 5.991;
-const TRAIL = 60;
-
-export function element(name, attributes, parent) {
-  const made = document.createElementNS(NS, name);
-  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
-  if (parent) parent.append(made);
-  return made;
-}
+const TRAIL = 100;
+const ZOOM = 1.2;
+// A step longer than this share of the area is a jump, not a way.
+const JUMP = 0.15;
 
 // Half axes and turn of the 95 % ellipse of a covariance [xx, xy, yy].
 export function ellipseOf([xx, xy, yy]) {
@@ -56,48 +53,81 @@ export class SiteMap {
   }
 
   listen() {
-    const metres = (pixels) => (pixels / this.svg.clientWidth) * this.view.span;
-    let from = null;
+    const pointers = new Map();
+    const apart = () => {
+      const [a, b] = [...pointers.values()];
+      return Math.hypot(a.clientX - b.clientX, a.clientY - b.clientY);
+    };
     this.svg.addEventListener("pointerdown", (event) => {
-      from = event;
+      pointers.set(event.pointerId, event);
       this.svg.setPointerCapture(event.pointerId);
     });
-    this.svg.addEventListener("pointerup", () => (from = null));
+    for (const name of ["pointerup", "pointercancel"]) {
+      this.svg.addEventListener(name, (event) => pointers.delete(event.pointerId));
+    }
     this.svg.addEventListener("pointermove", (event) => {
       if (!this.view) return;
-      if (from) {
-        this.view.x -= metres(event.clientX - from.clientX);
-        this.view.y += metres(event.clientY - from.clientY);
-        from = event;
-        this.redraw();
+      const before = pointers.get(event.pointerId);
+      if (before && pointers.size === 1) {
+        this.pan(before.clientX - event.clientX, event.clientY - before.clientY);
+      } else if (before && pointers.size === 2) {
+        const was = apart();
+        pointers.set(event.pointerId, event);
+        this.zoom(was / Math.max(apart(), 1));
       }
-      const box = this.svg.getBoundingClientRect();
-      const x = this.view.x + metres(event.clientX - box.left) - this.view.span / 2;
-      const y = this.view.y + this.view.span / 2 - metres(event.clientY - box.top);
-      this.hover.textContent = `(${x.toFixed(2)}, ${y.toFixed(2)}) m${this.describe(x, y)}`;
+      if (before) pointers.set(event.pointerId, event);
+      this.pointer = event;
+      this.showHover();
+    });
+    this.svg.addEventListener("pointerleave", () => {
+      this.pointer = null;
+      this.showHover();
     });
     this.svg.addEventListener("wheel", (event) => {
       event.preventDefault();
-      this.zoom(event.deltaY > 0 ? 1.2 : 1 / 1.2);
+      this.zoom(event.deltaY > 0 ? ZOOM : 1 / ZOOM, this.place(event));
     }, { passive: false });
     this.svg.addEventListener("keydown", (event) => {
-      const step = this.view.span / 10;
+      const step = this.svg.clientWidth / 10;
       const moves = { ArrowLeft: [-step, 0], ArrowRight: [step, 0], ArrowUp: [0, step], ArrowDown: [0, -step] };
-      if (moves[event.key]) {
-        this.view.x += moves[event.key][0];
-        this.view.y += moves[event.key][1];
-        this.redraw();
-      } else if (event.key === "+") this.zoom(1 / 1.2);
-      else if (event.key === "-") this.zoom(1.2);
+      if (moves[event.key]) this.pan(...moves[event.key]);
+      else if (event.key === "+" || event.key === "=") this.zoom(1 / ZOOM);
+      else if (event.key === "-") this.zoom(ZOOM);
       else if (event.key === "0") this.fit();
       else return;
       event.preventDefault();
     });
   }
 
-  zoom(factor) {
-    this.view.span = Math.min(Math.max(this.view.span * factor, 0.2), 1e5);
+  // Metres of a length on the screen.
+  metres(pixels) {
+    return (pixels / (this.svg.clientWidth || 1)) * this.view.span;
+  }
+
+  // The place that a pointer is at.
+  place({ clientX, clientY }) {
+    const box = this.svg.getBoundingClientRect(), half = this.view.span / 2;
+    return [this.view.x - half + this.metres(clientX - box.left), this.view.y + half - this.metres(clientY - box.top)];
+  }
+
+  pan(right, up) {
+    this.view.x += this.metres(right);
+    this.view.y += this.metres(up);
     this.redraw();
+  }
+
+  // Zooms, and leaves one place where it is.
+  zoom(factor, [x, y] = [this.view.x, this.view.y]) {
+    const span = Math.min(Math.max(this.view.span * factor, 0.2), 1e5), share = span / this.view.span;
+    this.view = { x: x + (this.view.x - x) * share, y: y + (this.view.y - y) * share, span };
+    this.redraw();
+  }
+
+  showHover() {
+    if (!this.site) return;
+    if (!this.pointer) return say(this.hover, this.fix?.position_m ? this.describeFix() : "");
+    const [x, y] = this.place(this.pointer);
+    say(this.hover, `(${x.toFixed(2)}, ${y.toFixed(2)}) m${this.describe(x, y)}`);
   }
 
   // What is near a place, in words.
@@ -109,11 +139,17 @@ export class SiteMap {
       return ` · IRS ${k}` + (bearing == null ? "" : `, bearing ${((bearing * 180) / Math.PI).toFixed(2)}°`);
     }
     if (near(this.site.base_station_m)) return " · base station";
-    if (this.fix?.position_m && near(this.fix.position_m)) {
-      const { rx, ry } = ellipseOf(this.fix.covariance_m2);
-      return ` · fix of frame ${this.fix.frame}, 95 % within ${(100 * rx).toFixed(1)} x ${(100 * ry).toFixed(1)} cm`;
-    }
+    if (this.fix?.position_m && near(this.fix.position_m)) return ` · ${this.describeFix()}`;
     return "";
+  }
+
+  describeFix() {
+    const { frame, covariance_m2, protection_level_m, truth } = this.fix, { rx, ry } = ellipseOf(covariance_m2);
+    const centimetres = (value) => `${(100 * value).toFixed(1)} cm`;
+    const parts = [`fix of frame ${frame}: 95 % within ${(100 * rx).toFixed(1)} x ${centimetres(ry)}`];
+    if (protection_level_m != null) parts.push(`protection level ${centimetres(protection_level_m)}`);
+    if (truth?.error_m != null) parts.push(`off by ${centimetres(truth.error_m)}`);
+    return parts.join(", ");
   }
 
   show(fix) {
@@ -123,6 +159,7 @@ export class SiteMap {
       if (this.trail.length > TRAIL) this.trail.shift();
     }
     this.redraw();
+    this.showHover();
   }
 
   choose(node) {
@@ -139,8 +176,8 @@ export class SiteMap {
     this.drawSite(up, span);
     if (this.fix) {
       this.drawPaths(up);
-      this.drawTrail(up);
-      this.drawFix(up, "", span / 120);
+      this.drawTrail(up, span);
+      this.drawFix(up, "", span / 80);
     }
     this.drawLabels(span);
     this.drawCloseUp();
@@ -152,10 +189,11 @@ export class SiteMap {
     const [bx, by] = this.site.base_station_m, size = span / 60;
     element("rect", { class: "station", x: bx - size / 2, y: by - size / 2, width: size, height: size }, up);
     this.site.irs.forEach((irs, k) => {
-      const [px, py] = irs.position_m, reach = 0.35 * span;
+      // As far as the far corner of the area: whether a target lies in the sector can be seen.
+      const [px, py] = irs.position_m, reach = Math.max(Math.hypot(px - x0, py - y0), Math.hypot(px - x1, py - y1));
       const at = (angle) => `${px + reach * Math.cos(angle)} ${py + reach * Math.sin(angle)}`;
       const from = irs.broadside_rad - irs.half_sector_rad, to = irs.broadside_rad + irs.half_sector_rad;
-      element("path", { class: "sector", d: `M${px} ${py}L${at(from)}A${reach} ${reach} 0 0 1 ${at(to)}Z` }, up);
+      element("path", { class: "sector", opacity: 0.07 * Math.sqrt(3 / Math.max(this.site.irs.length, 3)), d: `M${px} ${py}L${at(from)}A${reach} ${reach} 0 0 1 ${at(to)}Z` }, up);
       const gone = this.fix && !this.fix.nodes.includes(k);
       element("circle", { class: gone ? "irs missing" : "irs", cx: px, cy: py, r: size / 2 }, up);
       const nose = 1.6 * size, b = irs.broadside_rad;
@@ -186,11 +224,16 @@ export class SiteMap {
     }
   }
 
-  drawTrail(up) {
+  // Where it was, fading: a line where it moved, dots where it jumped.
+  drawTrail(up, span) {
+    const [[x0, y0], [x1, y1]] = this.site.coverage_m, far = JUMP * Math.hypot(x1 - x0, y1 - y0);
     for (let i = 1; i < this.trail.length; i++) {
-      const [a, b] = [this.trail[i - 1], this.trail[i]];
-      const d = `M${a[0]} ${a[1]}L${b[0]} ${b[1]}`;
-      element("path", { class: "trail", d, "stroke-opacity": (0.6 * i) / this.trail.length }, up);
+      const [a, b] = [this.trail[i - 1], this.trail[i]], opacity = (0.6 * i) / this.trail.length;
+      if (Math.hypot(a[0] - b[0], a[1] - b[1]) > far) {
+        element("circle", { class: "dot", cx: a[0], cy: a[1], r: span / 250, "fill-opacity": opacity }, up);
+      } else {
+        element("path", { class: "trail", d: `M${a[0]} ${a[1]}L${b[0]} ${b[1]}`, "stroke-opacity": opacity }, up);
+      }
     }
   }
 
@@ -206,8 +249,10 @@ export class SiteMap {
   drawLabels(span) {
     const scale = span / this.svg.clientWidth || 1;
     const label = ([x, y], text) => {
-      const place = `translate(${x + 8 * scale} ${-y - 6 * scale}) scale(${scale})`;
-      element("text", { transform: place }, this.svg).textContent = text;
+      // Away from the edge that it would be cut off at.
+      const side = x > this.view.x + 0.3 * span ? -1 : 1;
+      const place = `translate(${x + side * 8 * scale} ${-y - 6 * scale}) scale(${scale})`;
+      element("text", { transform: place, class: side < 0 ? "end" : "" }, this.svg).textContent = text;
     };
     this.site.irs.forEach((irs, k) => label(irs.position_m, `IRS ${k}`));
     label(this.site.base_station_m, "BS");
@@ -225,12 +270,12 @@ export class SiteMap {
     const span = this.closeSpan, [x, y] = centre;
     svg.setAttribute("viewBox", `${x - span / 2} ${-y - span / 2} ${span} ${span}`);
     const up = element("g", { transform: "scale(1 -1)" }, svg);
-    this.drawTrail(up);
+    this.drawTrail(up, span);
     this.drawFix(up, "-close", span / 30);
     const unit = 10 ** Math.floor(Math.log10(span / 2)), scale = span / svg.clientWidth || 1;
     const left = x - span / 2 + 8 * scale, low = -y + span / 2 - 8 * scale;
     element("path", { class: "truth", d: `M${left} ${low}h${unit}` }, svg);
-    const text = unit >= 1 ? `${unit} m` : `${Math.round(100 * unit)} cm`;
+    const text = unit >= 1 ? `${unit} m` : unit >= 0.0099 ? `${Math.round(100 * unit)} cm` : `${1000 * unit} mm`;
     element("text", { transform: `translate(${left} ${low - 5 * scale}) scale(${scale})` }, svg).textContent = text;
   }
 }

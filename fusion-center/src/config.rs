@@ -11,6 +11,7 @@ use model::Scenario;
 use serde::{Deserialize, Serialize};
 use settings::{ScenarioChoice, SettingsError, load_role};
 
+use crate::dashboard::ControlSettings;
 use crate::engine::EngineSettings;
 use crate::method::{MOST_FRAMES, MethodSettings};
 
@@ -101,6 +102,18 @@ pub struct Flags {
     #[arg(long, value_name = "MS", hide_short_help = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub solver_delay_ms: Option<u64>,
+    /// Let the page change what --control-simulator and --control-backhaul name [default: no].
+    #[arg(long)]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub allow_control: bool,
+    /// Host and port where the simulator's path is changed, or `none` [default: none].
+    #[arg(long, value_name = "ADDRESS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub control_simulator: Option<String>,
+    /// Host and port where the backhaul's profile is changed, or `none` [default: none].
+    #[arg(long, value_name = "ADDRESS")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub control_backhaul: Option<String>,
 }
 
 /// Settings as they result from the layers.
@@ -130,6 +143,9 @@ pub struct RawConfig {
     fixes: Option<PathBuf>,
     #[serde(skip_serializing_if = "Option::is_none")]
     record: Option<PathBuf>,
+    allow_control: bool,
+    control_simulator: String,
+    control_backhaul: String,
 }
 
 impl Default for RawConfig {
@@ -154,6 +170,9 @@ impl Default for RawConfig {
             power_dbm: None,
             fixes: None,
             record: None,
+            allow_control: false,
+            control_simulator: "none".into(),
+            control_backhaul: "none".into(),
         }
     }
 }
@@ -177,6 +196,8 @@ pub struct Config {
     pub fixes: Option<PathBuf>,
     /// Recording.
     pub record: Option<PathBuf>,
+    /// What the page may change.
+    pub control: ControlSettings,
 }
 
 /// Why settings cannot be used.
@@ -213,6 +234,24 @@ pub enum ConfigError {
         /// What is allowed.
         allowed: &'static str,
     },
+    /// Where something is controlled.
+    #[error("{key} = {value}: must be host:port or none")]
+    Control {
+        /// The key.
+        key: &'static str,
+        /// Its value.
+        value: String,
+    },
+}
+
+fn control(key: &'static str, value: String) -> Result<Option<String>, ConfigError> {
+    match value.rsplit_once(':') {
+        _ if value == "none" => Ok(None),
+        Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0) => {
+            Ok(Some(value))
+        }
+        _ => Err(ConfigError::Control { key, value }),
+    }
 }
 
 impl RawConfig {
@@ -293,6 +332,11 @@ impl RawConfig {
             fixes: self.fixes,
             record: self.record,
             scenario: choice.load()?,
+            control: ControlSettings {
+                allowed: self.allow_control,
+                simulator: control("control_simulator", self.control_simulator)?,
+                backhaul: control("control_backhaul", self.control_backhaul)?,
+            },
         })
     }
 }
@@ -309,4 +353,20 @@ fn between(
     allowed: &'static str,
 ) -> Result<f64, ConfigError> {
     if (least..=most).contains(&value) { Ok(value) } else { Err(refused(key, value, allowed)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_elsewhere_reaches_it_and_nothing_changes_unless_told() {
+        let config = RawConfig::default().resolve().unwrap();
+        assert!(config.listen.ip().is_loopback() && config.http_listen.ip().is_loopback());
+        assert_eq!(config.control, ControlSettings::default());
+        assert!(!config.control.allowed);
+        let raw = RawConfig { control_backhaul: "relay".into(), ..RawConfig::default() };
+        let refused = raw.resolve().unwrap_err().to_string();
+        assert_eq!(refused, "control_backhaul = relay: must be host:port or none");
+    }
 }

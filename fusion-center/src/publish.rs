@@ -27,7 +27,7 @@ pub struct Publisher {
     queue: mpsc::Sender<FixRecord>,
     watchers: broadcast::WeakSender<Arc<FixRecord>>,
     statistics: Arc<Mutex<Statistics>>,
-    latest: Weak<watch::Sender<Option<Arc<str>>>>,
+    latest: Weak<watch::Sender<Option<Arc<FixRecord>>>>,
 }
 
 /// The publisher's thread.
@@ -74,11 +74,10 @@ impl Publisher {
                         log.flush()?;
                     }
                 }
-                if latest.receiver_count() > 0 {
-                    latest.send_replace(Some(serde_json::to_string(&record)?.into()));
-                }
+                let record = Arc::new(record);
+                latest.send_replace(Some(record.clone()));
                 // No watcher is no error.
-                let _ = watchers.send(Arc::new(record));
+                let _ = watchers.send(record);
             }
             match &mut log {
                 Some(log) => log.flush(),
@@ -117,7 +116,7 @@ impl Publisher {
 pub struct Viewer {
     watchers: broadcast::WeakSender<Arc<FixRecord>>,
     statistics: Arc<Mutex<Statistics>>,
-    latest: Weak<watch::Sender<Option<Arc<str>>>>,
+    latest: Weak<watch::Sender<Option<Arc<FixRecord>>>>,
 }
 
 impl Viewer {
@@ -131,8 +130,8 @@ impl Viewer {
         self.statistics.lock().unwrap_or_else(PoisonError::into_inner).figures()
     }
 
-    /// The latest fix as JSON, from now on; none once the publisher has stopped.
-    pub fn live(&self) -> Option<watch::Receiver<Option<Arc<str>>>> {
+    /// The latest fix, from now on; none once the publisher has stopped.
+    pub fn live(&self) -> Option<watch::Receiver<Option<Arc<FixRecord>>>> {
         Some(self.latest.upgrade()?.subscribe())
     }
 }

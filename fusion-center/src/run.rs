@@ -213,7 +213,7 @@ pub async fn run(
     };
     let drained = CancellationToken::new();
     let site = Site::new(&scenario.scenario, &system, scenario.short_hash());
-    let dashboard = Dashboard::new(viewer.clone(), office.clone(), site);
+    let dashboard = Dashboard::start(viewer.clone(), office.clone(), site, config.control);
     let servers = serve(listeners, service, &metrics, &health, dashboard, &drained).await?;
     tracing::info!(irs = count, scenario = scenario.short_hash(), ?addresses, "ready");
     addresses.announce();

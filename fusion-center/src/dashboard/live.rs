@@ -1,16 +1,22 @@
-//! Live data as server-sent events, bounded per viewer.
+//! Live data as server-sent events: each is written once and shared by all viewers, who are bounded in number
+//! and in what is kept for them.
+//!
+//! Every viewer has one place for the latest fix and one for the latest status. One that reads slowly misses
+//! what came in between; one that never reads costs a place, and holds up nobody.
 
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use axum::body::{Body, Bytes};
 use axum::extract::State;
-use axum::http::StatusCode;
-use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use proto::clock::unix_time_ns;
+use serde::Serialize;
 use serde_json::json;
+use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior};
 
 use super::Dashboard;
@@ -18,11 +24,27 @@ use super::Dashboard;
 /// Viewers at once.
 const MOST_VIEWERS: usize = 64;
 
-/// Shortest time between two fixes of one viewer.
-const FIX_INTERVAL: Duration = Duration::from_millis(50);
+/// Time between two fixes that are shown: as fast as an eye follows, whatever the rate of the frames.
+const FIX_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Time between two words on nodes and counts.
 const STATUS_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Where viewers find the latest events; cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Live {
+    fix: watch::Receiver<Bytes>,
+    status: watch::Receiver<Bytes>,
+    viewers: Arc<AtomicUsize>,
+}
+
+/// Where the events are put.
+#[derive(Debug)]
+pub struct Caster {
+    fix: watch::Sender<Bytes>,
+    status: watch::Sender<Bytes>,
+    viewers: Arc<AtomicUsize>,
+}
 
 /// A viewer's place; given back when it leaves.
 struct Seat(Arc<AtomicUsize>);
@@ -41,73 +63,142 @@ impl Drop for Seat {
     }
 }
 
-/// The stream of one viewer.
-pub async fn stream(State(dashboard): State<Dashboard>) -> Response {
-    let Some(seat) = Seat::take(&dashboard.viewers) else {
-        return (StatusCode::SERVICE_UNAVAILABLE, "too many viewers").into_response();
-    };
-    let Some(latest) = dashboard.viewer.live() else {
-        return (StatusCode::SERVICE_UNAVAILABLE, "shutting down").into_response();
-    };
-    let mut status = tokio::time::interval(STATUS_INTERVAL);
-    status.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let viewing = Viewing { dashboard, latest, status, next_fix: Instant::now(), _seat: seat };
-    let events = futures_util::stream::unfold(viewing, |mut viewing| async {
-        let event = viewing.next().await?;
-        Some((Ok::<_, Infallible>(event), viewing))
-    });
-    Sse::new(events).keep_alive(KeepAlive::default()).into_response()
+impl Live {
+    /// Both ends, nobody watching.
+    pub fn new() -> (Caster, Self) {
+        let (fix_in, fix) = watch::channel(Bytes::new());
+        let (status_in, status) = watch::channel(Bytes::new());
+        let viewers = Arc::<AtomicUsize>::default();
+        let caster = Caster { fix: fix_in, status: status_in, viewers: viewers.clone() };
+        (caster, Self { fix, status, viewers })
+    }
+
+    /// A place for one more viewer, who sees what comes from now on; none if all are taken.
+    fn join(&self) -> Option<Viewing> {
+        let seat = Seat::take(&self.viewers)?;
+        let (mut fix, mut status) = (self.fix.clone(), self.status.clone());
+        fix.mark_unchanged();
+        status.mark_unchanged();
+        Some(Viewing { fix, status, _seat: seat })
+    }
 }
 
 struct Viewing {
-    dashboard: Dashboard,
-    latest: tokio::sync::watch::Receiver<Option<Arc<str>>>,
-    status: tokio::time::Interval,
-    next_fix: Instant,
+    fix: watch::Receiver<Bytes>,
+    status: watch::Receiver<Bytes>,
     _seat: Seat,
 }
 
 impl Viewing {
-    /// The next event; none when the publisher has stopped.
-    async fn next(&mut self) -> Option<Event> {
-        loop {
-            tokio::select! {
-                _ = self.status.tick() => return Some(self.status_event()),
-                changed = fresh(&mut self.latest, self.next_fix) => {
-                    if !changed {
-                        return None;
-                    }
-                    let fix = self.latest.borrow_and_update().clone();
-                    if let Some(fix) = fix {
-                        self.next_fix = Instant::now() + FIX_INTERVAL;
-                        return Some(Event::default().event("fix").data(&*fix));
-                    }
-                }
-            }
-        }
-    }
-
-    fn status_event(&self) -> Event {
-        let figures = self.dashboard.viewer.figures();
-        let status = json!({
-            "now_ns": unix_time_ns(),
-            "nodes": self.dashboard.office.nodes(),
-            "counts": self.dashboard.office.counts(),
-            "fixes": figures.fixes,
-            "nominal": figures.nominal,
-            "without_fix": figures.without_fix,
-            "gap_db": figures.gap_db,
-            "nees": figures.nees,
-            "rms_error_m": figures.rms_error_m,
-            "bound_rms_m": figures.bound_rms_m,
-            "latency_ms": figures.latency_ms,
-        });
-        Event::default().event("status").data(status.to_string())
+    /// The next event that this viewer has not seen; none when there will be no more.
+    async fn next(&mut self) -> Option<Bytes> {
+        let latest = tokio::select! {
+            changed = self.status.changed() => changed.ok().map(|()| &mut self.status),
+            changed = self.fix.changed() => changed.ok().map(|()| &mut self.fix),
+        };
+        latest.map(|event| event.borrow_and_update().clone())
     }
 }
 
-/// Waits for a fix that the viewer has not seen, but not before `at`; false when there will be none.
-async fn fresh(latest: &mut tokio::sync::watch::Receiver<Option<Arc<str>>>, at: Instant) -> bool {
-    tokio::time::sleep_until(at).await;
-    latest.changed().await.is_ok()
+/// The stream of one viewer.
+pub async fn stream(State(dashboard): State<Dashboard>) -> Response {
+    let Some(viewing) = dashboard.live.join() else {
+        return (StatusCode::SERVICE_UNAVAILABLE, "too many viewers\n").into_response();
+    };
+    let events = futures_util::stream::unfold(viewing, |mut viewing| async {
+        let event = viewing.next().await?;
+        Some((Ok::<_, Infallible>(event), viewing))
+    });
+    ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(events)).into_response()
+}
+
+/// An event as it goes over the wire: JSON has no line breaks, so that one line holds it.
+fn event(name: &str, data: &impl Serialize) -> serde_json::Result<Bytes> {
+    Ok(format!("event: {name}\ndata: {}\n\n", serde_json::to_string(data)?).into())
+}
+
+impl Caster {
+    /// Writes events for as long as fixes are published; viewers' streams end with it.
+    pub async fn run(self, dashboard: Dashboard) {
+        let Some(mut latest) = dashboard.viewer.live() else { return };
+        let mut tick = tokio::time::interval(FIX_INTERVAL);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut next_status = Instant::now();
+        loop {
+            tick.tick().await;
+            let Ok(fresh) = latest.has_changed() else { return };
+            let fix = latest.borrow_and_update().clone();
+            if self.viewers.load(Ordering::Relaxed) == 0 {
+                continue;
+            }
+            if Instant::now() >= next_status {
+                next_status = Instant::now() + STATUS_INTERVAL;
+                put(
+                    &self.status,
+                    event("status", &status(&dashboard, fix.as_ref().map(|fix| fix.timing.time_ns))),
+                );
+            }
+            if let Some(fix) = fix.filter(|_| fresh) {
+                put(&self.fix, event("fix", &*fix));
+            }
+        }
+    }
+}
+
+fn put(place: &watch::Sender<Bytes>, event: serde_json::Result<Bytes>) {
+    match event {
+        Ok(event) => drop(place.send_replace(event)),
+        Err(error) => tracing::error!(%error, "an event cannot be written"),
+    }
+}
+
+fn status(dashboard: &Dashboard, last_fix_ns: Option<u64>) -> serde_json::Value {
+    let figures = dashboard.viewer.figures();
+    json!({
+        "now_ns": unix_time_ns(),
+        "last_fix_ns": last_fix_ns,
+        "nodes": dashboard.office.nodes(),
+        "counts": dashboard.office.counts(),
+        "fixes": figures.fixes,
+        "nominal": figures.nominal,
+        "without_fix": figures.without_fix,
+        "gap_db": figures.gap_db,
+        "nees": figures.nees,
+        "rms_error_m": figures.rms_error_m,
+        "bound_rms_m": figures.bound_rms_m,
+        "latency_ms": figures.latency_ms,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_viewer_who_does_not_read_finds_the_latest_alone() {
+        let (caster, live) = Live::new();
+        put(&caster.fix, event("fix", &"before it came"));
+        let mut viewing = live.join().unwrap();
+        for frame in 0..10_000 {
+            put(&caster.fix, event("fix", &frame));
+        }
+        assert_eq!(viewing.next().await.unwrap(), "event: fix\ndata: 9999\n\n");
+        put(&caster.status, event("status", &json!({"identity": "a\nb"})));
+        let status = viewing.next().await.unwrap();
+        assert_eq!(status, "event: status\ndata: {\"identity\":\"a\\nb\"}\n\n", "no line break gets through");
+        let other = live.join().unwrap().fix.borrow().clone();
+        assert_eq!(other.as_ptr(), viewing.fix.borrow().as_ptr(), "the same bytes for all");
+        drop(caster);
+        assert_eq!(viewing.next().await, None);
+    }
+
+    #[test]
+    fn places_are_bounded_and_given_back() {
+        let (_caster, live) = Live::new();
+        let viewers: Vec<Viewing> = std::iter::from_fn(|| live.join()).take(1000).collect();
+        assert_eq!(viewers.len(), MOST_VIEWERS);
+        drop(viewers);
+        assert!(live.join().is_some());
+        assert_eq!(live.viewers.load(Ordering::Relaxed), 0);
+    }
 }

@@ -2,27 +2,31 @@
 //!
 //! The page is part of the executable, fetches nothing from elsewhere and uses nothing but the API, which
 //! describes itself at `/api`. Live data goes out as server-sent events: every viewer has one place for the
-//! latest fix, so that one that does not read holds up nobody and costs no memory.
+//! latest fix, so that one that does not read holds up nobody and costs no memory. Changes are passed on to the
+//! simulator and the backhaul only where that was allowed.
 
+mod control;
+mod describe;
 mod live;
 mod pages;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 
-use axum::extract::State;
+use axum::extract::{DefaultBodyLimit, State};
 use axum::http::{HeaderValue, header};
 use axum::middleware::map_response;
 use axum::response::Response;
-use axum::routing::get;
+use axum::routing::{get, post};
 use axum::{Json, Router};
 use model::{Scenario, System};
 use serde::Serialize;
-use serde_json::{Value, json};
 
 use crate::office::Office;
 use crate::publish::Viewer;
 use crate::run::Summary;
+use control::Control;
+pub use control::ControlSettings;
+use live::Live;
 
 /// Nothing inline, nothing from elsewhere.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
@@ -37,13 +41,17 @@ pub struct Dashboard {
     pub office: Office,
     /// The lie of the land.
     pub site: Arc<Site>,
-    viewers: Arc<AtomicUsize>,
+    control: Control,
+    live: Live,
 }
 
 impl Dashboard {
-    /// Of this site.
-    pub fn new(viewer: Viewer, office: Office, site: Site) -> Self {
-        Self { viewer, office, site: Arc::new(site), viewers: Arc::default() }
+    /// Of this site. Must be called where tasks can be spawned: one writes the live events.
+    pub fn start(viewer: Viewer, office: Office, site: Site, control: ControlSettings) -> Self {
+        let (caster, live) = Live::new();
+        let dashboard = Self { viewer, office, site: Arc::new(site), control: Control::new(control), live };
+        tokio::spawn(caster.run(dashboard.clone()));
+        dashboard
     }
 
     /// The page and its API.
@@ -51,10 +59,14 @@ impl Dashboard {
         Router::new()
             .route("/", get(pages::index))
             .route("/assets/{name}", get(pages::asset))
-            .route("/api", get(describe))
+            .route("/api", get(describe::describe))
             .route("/api/site", get(site))
             .route("/api/summary", get(summary))
             .route("/api/live", get(live::stream))
+            .route("/api/control", get(control::show))
+            .route("/api/control/motion", post(control::motion))
+            .route("/api/control/profile", post(control::profile))
+            .layer(DefaultBodyLimit::max(control::LARGEST_BODY))
             .with_state(self)
             .layer(map_response(guard))
     }
@@ -94,18 +106,6 @@ impl Site {
             scenario: hash,
         }
     }
-}
-
-async fn describe() -> Json<Value> {
-    Json(json!({
-        "GET /api": "this description",
-        "GET /api/site": "base station, coverage area and IRSs: positions in metres, angles in radians",
-        "GET /api/summary": "fixes so far, error against the exact bound, latency per stage, ledger of every node",
-        "GET /api/live": "server-sent events: 'fix' holds the latest fix, at most twenty a second; 'status' holds \
-                          nodes, counts and the server's time, twice a second",
-        "GET /metrics": "Prometheus text format",
-        "GET /health": "200 when ready, else 503 with the reason",
-    }))
 }
 
 async fn site(State(dashboard): State<Dashboard>) -> Json<Site> {

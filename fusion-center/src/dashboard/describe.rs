@@ -1,0 +1,78 @@
+//! The API in its own words.
+
+use axum::Json;
+use axum::extract::State;
+use serde_json::{Value, json};
+
+use super::Dashboard;
+
+/// `GET /api`.
+pub async fn describe(State(dashboard): State<Dashboard>) -> Json<Value> {
+    Json(json!({
+        "about": "The fusion center of hyloc. Metres, seconds, radians unless a name says otherwise; times that end \
+                  in _ns are nanoseconds since the Unix epoch; null is what is not known.",
+        "requests": requests(),
+        "control": dashboard.control.describe(),
+        "events": { "fix": fix(), "status": status() },
+    }))
+}
+
+fn requests() -> Value {
+    json!({
+        "GET /": "the page, which uses nothing but this API",
+        "GET /api": "this description",
+        "GET /api/site": "base station, coverage area and IRSs with broadside and unambiguous half sector",
+        "GET /api/summary": "fixes so far, error against the exact bound, latency per stage, ledger of every node",
+        "GET /api/live": "server-sent events: 'fix' holds the latest fix, at most ten a second; 'status' holds nodes, \
+                          counts and the server's time, twice a second; who reads slowly misses what came between",
+        "GET /api/control": "whether anything may be changed; the target's motion and the backhaul's profile, with \
+                             the names that each may take",
+        "POST /api/control/motion": "JSON {\"name\": MOTION}: the target goes that way from the next coherent interval \
+                                     on; 403 unless started with --allow-control",
+        "POST /api/control/profile": "JSON {\"name\": PROFILE}: all links of the backhaul get that profile; 403 unless \
+                                      started with --allow-control",
+        "GET /metrics": "Prometheus text format",
+        "GET /health": "200 when ready, else 503 with the reason",
+    })
+}
+
+fn fix() -> Value {
+    json!({
+        "frame": "number of the frame",
+        "status": "nominal, degraded or unobservable",
+        "position_m": "where the target is: [x, y]",
+        "covariance_m2": "of its error: [xx, xy, yy]",
+        "protection_level_m": "radius that holds the error with probability 0.999 given one undetected fault",
+        "nodes": "indices of the nodes that reported",
+        "paths": "paths that came, of K^2",
+        "missing": "paths [l, k] that did not come: sensed at IRS l, reflected by IRS k",
+        "excluded": "what was excluded as faulty, in words",
+        "cautions": "why the fix is not nominal, in words",
+        "angle_rad": "local angle at each IRS",
+        "bearing_rad": "global bearing from each IRS",
+        "delay_s": "refined delay of each path, by l, then k",
+        "snr_db": "signal to noise of each path as its node measured it, by l, then k",
+        "iterations": "of the joint solver",
+        "source": "simulated or replayed",
+        "truth": "where a simulator tells it: position_m, error_m, bound_rms_m, bound_m2 (covariance), nees",
+        "timing": "run, time_ns of the fix; milliseconds per stage; emit, filter and wire by node, in the order of nodes",
+    })
+}
+
+fn status() -> Value {
+    json!({
+        "now_ns": "the server's time",
+        "last_fix_ns": "when the last fix was out",
+        "nodes": "by index: identity, connected, last_frame, last_report_ns, and the ledger: sent = fused + late + \
+                  duplicate + dropped + in_flight + unaccounted",
+        "counts": "frames shed, frames that too few nodes reported, reports refused",
+        "fixes": "frames with a position",
+        "nominal": "of these, nominal",
+        "without_fix": "frames without one",
+        "gap_db": "mean squared error over the mean exact bound",
+        "nees": "mean normalised squared error; 2 is honest",
+        "rms_error_m": "against the truth",
+        "bound_rms_m": "rms error that the exact bound allows",
+        "latency_ms": "quantiles per stage",
+    })
+}
