@@ -36,6 +36,7 @@ enum Command {
     ///   hyloc demo --nodes 8 --frames 200 --rate 10
     ///   hyloc demo --power-dbm 40 --frames-per-fix 10 --fixes fixes.jsonl
     ///   hyloc demo --kill-node-after 100 --json
+    ///   hyloc demo --dashboard --allow-control --backhaul fibre
     #[command(verbatim_doc_comment)]
     Demo(DemoFlags),
     /// Run a fusion center: assembles the blocks of all nodes, solves, locates, publishes fixes.

@@ -1,7 +1,7 @@
 //! The processes of a demo: this executable again, in other roles.
 
 use std::ffi::OsString;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -31,6 +31,21 @@ pub struct Child {
     last: Option<Value>,
 }
 
+/// Where simulator and relay are controlled.
+#[derive(Debug, Clone, Copy)]
+pub struct Controls {
+    simulator: SocketAddr,
+    backhaul: SocketAddr,
+}
+
+impl Controls {
+    /// Ports that are free now: the fusion center must know them before those who listen there start.
+    pub fn free() -> anyhow::Result<Self> {
+        let (a, b) = (TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?);
+        Ok(Self { simulator: a.local_addr()?, backhaul: b.local_addr()? })
+    }
+}
+
 impl Children {
     /// With a directory that goes when they go.
     pub fn new() -> anyhow::Result<Self> {
@@ -46,7 +61,12 @@ impl Children {
     }
 
     /// The fusion center.
-    pub fn fusion(&mut self, flags: &DemoFlags, scenario: &Path) -> anyhow::Result<Child> {
+    pub fn fusion(
+        &mut self,
+        flags: &DemoFlags,
+        scenario: &Path,
+        controls: Option<Controls>,
+    ) -> anyhow::Result<Child> {
         let mut arguments = Arguments::new("fusion");
         arguments
             .add("--listen", "127.0.0.1:0")
@@ -55,6 +75,11 @@ impl Children {
         arguments.add_some("--fixes", flags.fixes.as_ref());
         arguments.add_some("--record", flags.record.as_ref());
         arguments.add_some("--deadline-ms", flags.deadline_ms.map(|ms| ms.to_string()).as_ref());
+        if let Some(controls) = controls {
+            arguments.add_flag("--allow-control");
+            arguments.add("--control-simulator", controls.simulator.to_string());
+            arguments.add("--control-backhaul", controls.backhaul.to_string());
+        }
         self.start("fusion center", arguments)
     }
 
@@ -64,6 +89,7 @@ impl Children {
         flags: &DemoFlags,
         scenario: &Path,
         grpc: SocketAddr,
+        controls: Option<Controls>,
     ) -> anyhow::Result<Child> {
         let mut arguments = Arguments::new("simulate");
         let frames = flags.frames * flags.frames_per_fix;
@@ -74,7 +100,31 @@ impl Children {
             .add("--fusion", grpc.to_string())
             .add("--frames", frames.to_string())
             .add("--rate", flags.rate.to_string());
+        if let Some(controls) = controls {
+            arguments.add_flag("--allow-control").add("--control-listen", controls.simulator.to_string());
+        }
         self.start("simulator", arguments)
+    }
+
+    /// The relay, with a link for each of `count` nodes.
+    pub fn relay(
+        &mut self,
+        profile: &str,
+        count: usize,
+        grpc: SocketAddr,
+        controls: Option<Controls>,
+    ) -> anyhow::Result<Child> {
+        let control = controls.map_or("127.0.0.1:0".into(), |controls| controls.backhaul.to_string());
+        let mut arguments = Arguments::new("backhaul");
+        arguments
+            .add("--listen", "none")
+            .add("--fusion", grpc.to_string())
+            .add("--profile", profile)
+            .add("--control-listen", control);
+        for index in 0..count {
+            arguments.add("--link", format!("node-{index}=127.0.0.1:0"));
+        }
+        self.start("backhaul", arguments)
     }
 
     /// Node `index`.
@@ -195,6 +245,11 @@ impl Arguments {
     fn add(&mut self, flag: &str, value: impl Into<OsString>) -> &mut Self {
         self.0.push(flag.into());
         self.0.push(value.into());
+        self
+    }
+
+    fn add_flag(&mut self, flag: &str) -> &mut Self {
+        self.0.push(flag.into());
         self
     }
 

@@ -7,20 +7,23 @@
 mod children;
 mod report;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use backhaul::profile::NAMES as PROFILES;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use model::Scenario;
+use model::scenario::Motion;
 use proto::v1;
 use proto::v1::fusion_client::FusionClient;
 use serde_json::Value;
 use settings::ScenarioChoice;
 use tokio_util::sync::CancellationToken;
 
-use children::{Child, Children};
+use children::{Child, Children, Controls};
 pub use report::DemoReport;
 
 /// How long a child gets to start.
@@ -28,6 +31,9 @@ const START_TIME: Duration = Duration::from_secs(120);
 
 /// How long a child gets to drain.
 const DRAIN_TIME: Duration = Duration::from_secs(20);
+
+/// How long the target of a page takes for a round.
+const ROUND_S: f64 = 20.0;
 
 /// Flags of the demo.
 #[derive(Debug, Clone, Args)]
@@ -65,9 +71,17 @@ pub struct DemoFlags {
     /// How long a frame waits for its last report [default: 250].
     #[arg(long, value_name = "MS")]
     pub deadline_ms: Option<u64>,
-    /// Print the address of a live page, and go on until Ctrl-C.
+    /// Print the address of a live page, and go on until Ctrl-C. Unless a scenario says how, the target goes round in
+    /// a circle.
     #[arg(long)]
     pub dashboard: bool,
+    /// Let the page change the target's path and the profile of the backhaul, which is then there.
+    #[arg(long, requires = "dashboard")]
+    pub allow_control: bool,
+    /// Put a relay between nodes and fusion center, with this profile: clear, fibre, microwave, 5g-fronthaul, congested
+    /// or flaky.
+    #[arg(long, value_name = "PROFILE")]
+    pub backhaul: Option<String>,
     /// Print one JSON object instead of tables.
     #[arg(long)]
     pub json: bool,
@@ -93,7 +107,24 @@ impl DemoFlags {
             // What is averaged coherently must hold still.
             scenario.signal.coherent_frames = self.frames_per_fix;
         }
+        let own = self.scenario.is_some() || self.set.iter().any(|pair| pair.starts_with("target.motion"));
+        if self.dashboard && !own && self.frames_per_fix == 1 {
+            let round_frames = (ROUND_S * self.rate).ceil() as u64;
+            let circle = Motion::named("circle", &scenario.coverage, round_frames);
+            scenario.target.motion = circle.unwrap_or(scenario.target.motion);
+        }
         Ok(scenario)
+    }
+
+    /// Profile of the relay, if there is one: what may be changed must be there.
+    fn profile(&self) -> anyhow::Result<Option<&str>> {
+        let profile = self.backhaul.as_deref().or(self.allow_control.then_some("clear"));
+        match profile {
+            Some(name) if !PROFILES.contains(&name) => {
+                bail!("--backhaul {name}: must be one of {}", PROFILES.join(", "))
+            }
+            profile => Ok(profile),
+        }
     }
 }
 
@@ -124,21 +155,35 @@ pub async fn orchestrate(
     std::fs::write(&scenario_file, toml::to_string(scenario)?)?;
     let count = scenario.irs.len();
 
-    let mut fusion = children.fusion(flags, &scenario_file)?;
+    let profile = flags.profile()?;
+    let controls = if flags.allow_control { Some(Controls::free()?) } else { None };
+
+    let mut fusion = children.fusion(flags, &scenario_file, controls)?;
     let fusion_started = fusion.started(START_TIME).await?;
     let grpc = fusion_started.grpc.context("the fusion center told no gRPC address")?;
     if let Some(http) = fusion_started.http.filter(|_| flags.dashboard) {
         crate::commands::note(&format!("dashboard: http://{http}/ (Ctrl-C ends)"));
     }
-    let mut simulator = children.simulator(flags, &scenario_file, grpc)?;
+    let mut simulator = children.simulator(flags, &scenario_file, grpc, controls)?;
     let echo = simulator.started(START_TIME).await?.echo.context("the simulator told no echo address")?;
+    let (relay, links) = match profile {
+        Some(profile) => {
+            let mut relay = children.relay(profile, count, grpc, controls)?;
+            let links = relay.started(START_TIME).await?.links;
+            (Some(relay), links)
+        }
+        None => (None, BTreeMap::new()),
+    };
     let mut nodes = Vec::with_capacity(count);
     for index in 0..count {
-        nodes.push(children.node(flags, index, grpc, echo)?);
+        let way = links.get(&format!("node-{index}")).copied().unwrap_or(grpc);
+        nodes.push(children.node(flags, index, way, echo)?);
     }
 
-    let outcome = watch(flags, count, grpc, &mut simulator, &mut nodes, began, &stop).await;
+    let mut cast = Cast { simulator, nodes, relay };
+    let outcome = watch(flags, grpc, &mut cast, began, &stop).await;
     // Upstream first: each stage drains into the next.
+    let Cast { simulator, mut nodes, relay } = cast;
     let simulator = simulator.stop(DRAIN_TIME).await;
     for node in &mut nodes {
         node.terminate();
@@ -146,6 +191,9 @@ pub async fn orchestrate(
     let mut node_summaries = Vec::with_capacity(count);
     for node in nodes {
         node_summaries.push(node.stop(DRAIN_TIME).await);
+    }
+    if let Some(relay) = relay {
+        relay.stop(DRAIN_TIME).await;
     }
     let fusion = fusion.stop(DRAIN_TIME).await.context("the fusion center left no summary")?;
     let watched = outcome?;
@@ -165,13 +213,34 @@ struct Watched {
     first_fix_s: Option<f64>,
 }
 
+/// Who sends to the fusion center.
+struct Cast {
+    simulator: Child,
+    nodes: Vec<Child>,
+    relay: Option<Child>,
+}
+
+impl Cast {
+    /// Refuses that a node or the relay has ended; the last `spared` nodes may have.
+    fn check(&mut self, spared: usize) -> anyhow::Result<()> {
+        let expected = self.nodes.len() - spared;
+        for (index, node) in self.nodes.iter_mut().enumerate().take(expected) {
+            if let Some(status) = node.ended()? {
+                bail!("node {index} ended with {status}");
+            }
+        }
+        match self.relay.as_mut().map(Child::ended).transpose()?.flatten() {
+            Some(status) => bail!("the backhaul ended with {status}"),
+            None => Ok(()),
+        }
+    }
+}
+
 /// Shows fixes until the simulator ends; a child that dies early is an error.
 async fn watch(
     flags: &DemoFlags,
-    count: usize,
     grpc: std::net::SocketAddr,
-    simulator: &mut Child,
-    nodes: &mut [Child],
+    cast: &mut Cast,
     began: Instant,
     stop: &CancellationToken,
 ) -> anyhow::Result<Watched> {
@@ -189,10 +258,10 @@ async fn watch(
                 bar.set_position(seen);
                 bar.set_message(one_line(&fix));
                 if flags.kill_node_after == Some(seen) {
-                    nodes[count - 1].kill();
+                    cast.nodes.iter_mut().next_back().into_iter().for_each(Child::kill);
                 }
             }
-            status = simulator.wait() => {
+            status = cast.simulator.wait() => {
                 let status = status?;
                 if !status.success() {
                     bail!("the simulator ended with {status}");
@@ -202,11 +271,7 @@ async fn watch(
             () = stop.cancelled() => break,
             () = tokio::time::sleep(Duration::from_millis(200)) => {
                 let spared = usize::from(flags.kill_node_after.is_some_and(|after| seen >= after));
-                for (index, node) in nodes.iter_mut().enumerate().take(count - spared) {
-                    if let Some(status) = node.ended()? {
-                        bail!("node {index} ended with {status}");
-                    }
-                }
+                cast.check(spared)?;
             }
         }
     }

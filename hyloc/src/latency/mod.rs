@@ -159,6 +159,8 @@ async fn attempt(
         // Nothing is cut short: what is late counts as late, not as missing.
         deadline_ms: Some(60_000),
         dashboard: false,
+        allow_control: false,
+        backhaul: None,
         json: false,
     };
     let report = orchestrate(&demo, scenario, stop.clone()).await?;
