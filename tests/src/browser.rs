@@ -48,6 +48,59 @@ impl Browser {
         browser
     }
 
+    /// Makes the window that of a phone.
+    pub fn become_phone(&self) {
+        let size = json!({"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": true});
+        self.develop("Emulation.setDeviceMetricsOverride", &size);
+    }
+
+    /// Asks pages for dark colours, or light ones.
+    pub fn prefer(&self, scheme: &str) {
+        let feature = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
+        self.develop("Emulation.setEmulatedMedia", &feature);
+    }
+
+    fn develop(&self, name: &str, parameters: &Value) {
+        self.command("POST", "goog/cdp/execute", Some(&json!({"cmd": name, "params": parameters})));
+    }
+
+    /// Presses and releases a key, as WebDriver names it: a character, or a code such as `\u{e004}` for Tab.
+    pub fn press(&self, key: &str) {
+        let strokes = json!([{"type": "keyDown", "value": key}, {"type": "keyUp", "value": key}]);
+        self.act(&json!({"type": "key", "id": "keyboard", "actions": strokes}));
+    }
+
+    /// Drags with the mouse from the middle of an element, by that many pixels.
+    pub fn drag(&self, selector: &str, right: i32, down: i32) {
+        let [x, y] = self.middle(selector);
+        self.act(&json!({"type": "pointer", "id": "mouse", "actions": [
+            {"type": "pointerMove", "x": x, "y": y},
+            {"type": "pointerDown", "button": 0},
+            {"type": "pointerMove", "x": x + right, "y": y + down, "duration": 50},
+            {"type": "pointerUp", "button": 0},
+        ]}));
+    }
+
+    /// Turns the mouse wheel over the middle of an element.
+    pub fn wheel(&self, selector: &str, down: i32) {
+        let [x, y] = self.middle(selector);
+        let turn = json!([{"type": "scroll", "x": x, "y": y, "deltaX": 0, "deltaY": down}]);
+        self.act(&json!({"type": "wheel", "id": "wheel", "actions": turn}));
+    }
+
+    fn act(&self, device: &Value) {
+        self.command("POST", "actions", Some(&json!({"actions": [device]})));
+    }
+
+    fn middle(&self, selector: &str) -> [i32; 2] {
+        let script = format!(
+            "const b = document.querySelector('{selector}').getBoundingClientRect(); \
+             return [b.left + b.width / 2, b.top + b.height / 2]"
+        );
+        let found = self.run(&script);
+        [0, 1].map(|axis| found[axis].as_f64().expect("a place") as i32)
+    }
+
     /// Goes to a page.
     pub fn go(&self, url: &str) {
         self.command("POST", "url", Some(&json!({ "url": url })));

@@ -66,7 +66,12 @@ impl Site {
 
     /// A node of that name that claims `index`.
     pub fn node_as(&self, identity: &str, index: usize, more: &[&str]) -> Process {
-        let (grpc, echo, index) = (self.grpc.to_string(), self.echo.to_string(), index.to_string());
+        self.node_over(self.grpc, identity, index, more)
+    }
+
+    /// The same, by way of another address.
+    pub fn node_over(&self, way: SocketAddr, identity: &str, index: usize, more: &[&str]) -> Process {
+        let (grpc, echo, index) = (way.to_string(), self.echo.to_string(), index.to_string());
         let mut arguments = vec!["--fusion", &grpc, "--simulator", &echo, "--identity", identity];
         arguments.extend(["--index", &index, "--http-listen", "127.0.0.1:0"]);
         arguments.extend(more);

@@ -142,6 +142,17 @@ impl Process {
         kib * 1024
     }
 
+    /// Waits for a line on standard error that contains `what`.
+    pub fn said(&self, what: &str) -> String {
+        loop {
+            match self.errors.recv_timeout(PATIENCE) {
+                Ok(line) if line.contains(what) => return line,
+                Ok(_) => {}
+                Err(error) => panic!("{} never said '{what}': {error}", self.name),
+            }
+        }
+    }
+
     fn complaints(&self) -> String {
         let mut text = String::new();
         while let Ok(line) = self.errors.recv_timeout(Duration::from_millis(100)) {
@@ -173,12 +184,34 @@ fn reader(stream: impl Read + Send + 'static) -> Receiver<String> {
 
 /// The body of an HTTP answer; none while nobody answers.
 pub fn http_get(address: SocketAddr, path: &str) -> Option<String> {
+    Some(http(address, &format!("GET {path}"), "", "")?.1)
+}
+
+/// Head and body of the answer to a request such as `POST /api`, with further header lines; none while nobody answers.
+pub fn http(address: SocketAddr, request: &str, headers: &str, body: &str) -> Option<(String, String)> {
     let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(1)).ok()?;
     stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
-    write!(stream, "GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n").ok()?;
+    let length = body.len();
+    write!(
+        stream,
+        "{request} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n{headers}content-length: {length}\r\n\r\n{body}"
+    )
+    .ok()?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).ok()?;
-    Some(answer.split_once("\r\n\r\n")?.1.to_owned())
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    Some((head.to_owned(), body.to_owned()))
+}
+
+/// The next server-sent event of that name, as JSON.
+pub fn live_event(address: SocketAddr, name: &str) -> Value {
+    let mut stream = TcpStream::connect(address).expect("a connection");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    write!(stream, "GET /api/live HTTP/1.1\r\nhost: {address}\r\n\r\n").expect("sent");
+    let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
+    lines.find(|line| *line == format!("event: {name}")).expect("an event");
+    let data = lines.next().expect("its data");
+    serde_json::from_str(data.strip_prefix("data: ").expect("data")).expect("JSON")
 }
 
 /// Asks until there is an answer; how long it took comes with it.

@@ -90,6 +90,17 @@ fn the_wire_ends_at_its_conversions() {
 }
 
 #[test]
+fn the_page_makes_no_markup_from_text() {
+    for entry in std::fs::read_dir(root().join("fusion-center/assets")).unwrap() {
+        let path = entry.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        for word in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "style=\""] {
+            assert!(!text.contains(word), "{}: {word}", path.display());
+        }
+    }
+}
+
+#[test]
 fn mains_are_short() {
     for process in ["fusion-center", "irs-node", "simulator", "hyloc"] {
         let text = std::fs::read_to_string(root().join(process).join("src/main.rs")).unwrap();
