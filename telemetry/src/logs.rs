@@ -33,7 +33,11 @@ enum Format {
 /// Sets up logs from the environment. A process that has a subscriber already keeps it.
 pub fn init() -> Result<(), LogError> {
     let filter = filter(std::env::var("HYLOC_LOG").ok())?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // Whoever read standard error may be gone: that is no reason to fail, least of all on the way out.
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .log_internal_errors(false);
     let _ = match format(std::env::var("HYLOC_LOG_FORMAT").ok())? {
         Format::Text => builder.with_ansi(std::io::stderr().is_terminal()).try_init(),
         Format::Json => builder.json().flatten_event(true).try_init(),

@@ -33,8 +33,8 @@ pub fn shutdown_signal() -> std::io::Result<CancellationToken> {
         // A thread: a blocked read of standard input must not hold up the end of the runtime.
         std::thread::Builder::new().name("parent".into()).spawn(move || {
             let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
-            tracing::warn!("the parent is gone: draining");
             stop.cancel();
+            tracing::warn!("the parent is gone: draining");
         })?;
     }
     Ok(token)

@@ -1,6 +1,6 @@
 //! A real browser for tests: headless Chromium, driven over the WebDriver protocol.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -164,8 +164,14 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        if !self.session.is_empty() && !std::thread::panicking() {
-            self.ask("DELETE", &format!("/session/{}", self.session), None);
+        // Also after a failure, when nothing may fail again: the driver takes its browser along.
+        if let Ok(mut stream) = TcpStream::connect(self.address)
+            && !self.session.is_empty()
+        {
+            let _ = stream.set_read_timeout(Some(Duration::from_secs(5)));
+            let _ =
+                write!(stream, "DELETE /session/{} HTTP/1.1\r\nhost: {}\r\n\r\n", self.session, self.address);
+            let _ = stream.read(&mut [0]);
         }
         let _ = self.driver.kill();
         let _ = self.driver.wait();

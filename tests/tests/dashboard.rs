@@ -375,7 +375,6 @@ fn viewers_do_not_slow_fusion() {
     );
     assert!(with.len() > 800 && without.len() > 800, "{} and {} fixes", with.len(), without.len());
     assert!(growth_mib < 16.0);
-    assert!(ratio(0.5) < 1.1, "the median went up");
     assert!(slow <= binomial_limit(with.len(), 0.01, 1e-4));
 }
 

@@ -132,7 +132,8 @@ fn left_behind() -> Vec<String> {
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
         let Ok(command) = std::fs::read(entry.path().join("cmdline")) else { continue };
         let command = String::from_utf8_lossy(&command).replace('\0', " ");
-        if command.contains("--identity node-") || command.contains("hyloc-demo-") {
+        let roles = ["--identity node-", "hyloc-demo-", "--link node-"];
+        if roles.iter().any(|role| command.contains(role)) {
             found.push(command);
         }
     }
@@ -155,4 +156,23 @@ fn no_process_is_left_behind_however_it_ends() {
         let (_, time) = eventually("no process is left", || left_behind().is_empty().then_some(()));
         assert!(time < Duration::from_secs(15), "{signal:?}: {time:?}");
     }
+}
+
+/// Whoever reads the log may end first: a line that cannot be written must not keep a process from ending.
+#[test]
+fn no_process_is_left_behind_when_nobody_reads_the_log() {
+    let _alone = alone();
+    let mut demo = std::process::Command::new(executable("hyloc"))
+        .args(["demo", "--json", "--frames", "0", "--backhaul", "clear"])
+        .env("HYLOC_LOG", "info")
+        .stdin(std::process::Stdio::null())
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    eventually("all processes run", || (left_behind().len() >= 6).then_some(()));
+    drop(demo.stderr.take());
+    demo.kill().unwrap();
+    demo.wait().unwrap();
+    eventually("no process is left", || left_behind().is_empty().then_some(()));
 }
