@@ -248,14 +248,16 @@ export class SiteMap {
 
   drawLabels(span) {
     const scale = span / this.svg.clientWidth || 1;
-    const label = ([x, y], text) => {
-      // Away from the edge that it would be cut off at.
-      const side = x > this.view.x + 0.3 * span ? -1 : 1;
+    // Away from the edge that it would be cut off at.
+    const sideOf = ([x]) => (x > this.view.x + 0.3 * span ? -1 : 1);
+    const label = ([x, y], text, side = sideOf([x, y])) => {
       const place = `translate(${x + side * 8 * scale} ${-y - 6 * scale}) scale(${scale})`;
       element("text", { transform: place, class: side < 0 ? "end" : "" }, this.svg).textContent = text;
     };
     this.site.irs.forEach((irs, k) => label(irs.position_m, `IRS ${k}`));
-    label(this.site.base_station_m, "BS");
+    // Away from the area, where the target is.
+    const { base_station_m: station, coverage_m: [[x0], [x1]] } = this.site;
+    label(station, "BS", station[0] < (x0 + x1) / 2 ? -1 : 1);
   }
 
   drawCloseUp() {
