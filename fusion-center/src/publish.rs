@@ -3,6 +3,7 @@
 //! Runs on a thread of its own behind a bounded queue. Watchers get fixes over a broadcast channel; one that
 //! does not keep up loses the oldest and slows nobody.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -12,7 +13,7 @@ use model::System;
 use tokio::sync::{broadcast, mpsc, watch};
 
 use crate::fix::FixRecord;
-use crate::statistics::{Figures, Statistics};
+use crate::statistics::{Figures, Quantiles, Statistics};
 use crate::truth::{TruthBook, judge};
 
 /// Fixes that a watcher may be behind.
@@ -128,6 +129,16 @@ impl Viewer {
     /// What the fixes so far add up to.
     pub fn figures(&self) -> Figures {
         self.statistics.lock().unwrap_or_else(PoisonError::into_inner).figures()
+    }
+
+    /// The same without latencies.
+    pub fn tally(&self) -> Figures {
+        self.statistics.lock().unwrap_or_else(PoisonError::into_inner).tally()
+    }
+
+    /// Latency per stage of the fixes so far.
+    pub fn latency_ms(&self) -> BTreeMap<&'static str, Quantiles> {
+        self.statistics.lock().unwrap_or_else(PoisonError::into_inner).stages().quantiles()
     }
 
     /// The latest fix, from now on; none once the publisher has stopped.

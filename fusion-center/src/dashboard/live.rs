@@ -4,6 +4,7 @@
 //! Every viewer has one place for the latest fix and one for the latest status. One that reads slowly misses
 //! what came in between; one that never reads costs a place, and holds up nobody.
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,9 +18,10 @@ use proto::clock::unix_time_ns;
 use serde::Serialize;
 use serde_json::json;
 use tokio::sync::watch;
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::time::Instant;
 
 use super::Dashboard;
+use crate::statistics::Quantiles;
 
 /// Viewers at once.
 const MOST_VIEWERS: usize = 64;
@@ -27,8 +29,14 @@ const MOST_VIEWERS: usize = 64;
 /// Time between two fixes that are shown: as fast as an eye follows, whatever the rate of the frames.
 const FIX_INTERVAL: Duration = Duration::from_millis(100);
 
+/// What each viewer adds to it at least: all together get a hundred fixes a second, however many they are.
+const SHARE: Duration = Duration::from_millis(10);
+
 /// Time between two words on nodes and counts.
 const STATUS_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Words of status between two looks at the quantiles of all fixes so far, which change slowly and cost most.
+const QUANTILES_EVERY: u32 = 4;
 
 /// Where viewers find the latest events; cheap to clone.
 #[derive(Debug, Clone)]
@@ -121,11 +129,10 @@ impl Caster {
     /// Writes events for as long as fixes are published; viewers' streams end with it.
     pub async fn run(self, dashboard: Dashboard) {
         let Some(mut latest) = dashboard.viewer.live() else { return };
-        let mut tick = tokio::time::interval(FIX_INTERVAL);
-        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut next_status = Instant::now();
+        let (mut next_status, mut said, mut latency_ms) = (Instant::now(), 0, BTreeMap::new());
         loop {
-            tick.tick().await;
+            let viewers = self.viewers.load(Ordering::Relaxed);
+            tokio::time::sleep(interval(viewers)).await;
             let Ok(fresh) = latest.has_changed() else { return };
             let fix = latest.borrow_and_update().clone();
             if self.viewers.load(Ordering::Relaxed) == 0 {
@@ -133,16 +140,23 @@ impl Caster {
             }
             if Instant::now() >= next_status {
                 next_status = Instant::now() + STATUS_INTERVAL;
-                put(
-                    &self.status,
-                    event("status", &status(&dashboard, fix.as_ref().map(|fix| fix.timing.time_ns))),
-                );
+                if said % QUANTILES_EVERY == 0 {
+                    latency_ms = dashboard.viewer.latency_ms();
+                }
+                said = said.wrapping_add(1);
+                let last_fix_ns = fix.as_ref().map(|fix| fix.timing.time_ns);
+                put(&self.status, event("status", &status(&dashboard, last_fix_ns, &latency_ms)));
             }
             if let Some(fix) = fix.filter(|_| fresh) {
                 put(&self.fix, event("fix", &*fix));
             }
         }
     }
+}
+
+/// Time between two fixes for that many viewers.
+fn interval(viewers: usize) -> Duration {
+    FIX_INTERVAL.max(SHARE * viewers.min(MOST_VIEWERS) as u32)
 }
 
 fn put(place: &watch::Sender<Bytes>, event: serde_json::Result<Bytes>) {
@@ -152,8 +166,12 @@ fn put(place: &watch::Sender<Bytes>, event: serde_json::Result<Bytes>) {
     }
 }
 
-fn status(dashboard: &Dashboard, last_fix_ns: Option<u64>) -> serde_json::Value {
-    let figures = dashboard.viewer.figures();
+fn status(
+    dashboard: &Dashboard,
+    last_fix_ns: Option<u64>,
+    latency_ms: &BTreeMap<&'static str, Quantiles>,
+) -> serde_json::Value {
+    let figures = dashboard.viewer.tally();
     json!({
         "now_ns": unix_time_ns(),
         "last_fix_ns": last_fix_ns,
@@ -166,7 +184,7 @@ fn status(dashboard: &Dashboard, last_fix_ns: Option<u64>) -> serde_json::Value 
         "nees": figures.nees,
         "rms_error_m": figures.rms_error_m,
         "bound_rms_m": figures.bound_rms_m,
-        "latency_ms": figures.latency_ms,
+        "latency_ms": latency_ms,
     })
 }
 
@@ -190,6 +208,12 @@ mod tests {
         assert_eq!(other.as_ptr(), viewing.fix.borrow().as_ptr(), "the same bytes for all");
         drop(caster);
         assert_eq!(viewing.next().await, None);
+    }
+
+    #[test]
+    fn many_viewers_share_a_hundred_fixes_a_second() {
+        let intervals_ms = [0, 1, 10, 21, 64, 1000].map(|viewers| interval(viewers).as_millis());
+        assert_eq!(intervals_ms, [100, 100, 100, 210, 640, 640]);
     }
 
     #[test]
