@@ -6,8 +6,7 @@ use std::time::Instant;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use telemetry::{Counter, Histogram, Metrics};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Notify, mpsc};
 
 use crate::profile::{Direction, SEGMENT_BYTES};
@@ -116,7 +115,11 @@ impl Lane {
     }
 
     /// Carries bytes until `from` ends, then ends `to`.
-    pub async fn carry(self: &Arc<Self>, from: OwnedReadHalf, to: OwnedWriteHalf) -> std::io::Result<()> {
+    pub async fn carry(
+        self: &Arc<Self>,
+        from: impl AsyncRead + Unpin,
+        to: impl AsyncWrite + Unpin,
+    ) -> std::io::Result<()> {
         // Bounded by `room`.
         let (parcels, incoming) = mpsc::unbounded_channel();
         tokio::try_join!(self.take_in(from, parcels), self.hand_out(incoming, to)).map(|_| ())
@@ -124,7 +127,7 @@ impl Lane {
 
     async fn take_in(
         self: &Arc<Self>,
-        mut from: OwnedReadHalf,
+        mut from: impl AsyncRead + Unpin,
         parcels: mpsc::UnboundedSender<Parcel>,
     ) -> std::io::Result<()> {
         let mut buffer = BytesMut::new();
@@ -143,7 +146,7 @@ impl Lane {
     async fn hand_out(
         &self,
         mut incoming: mpsc::UnboundedReceiver<Parcel>,
-        mut to: OwnedWriteHalf,
+        mut to: impl AsyncWrite + Unpin,
     ) -> std::io::Result<()> {
         while let Some(parcel) = incoming.recv().await {
             timer::until(parcel.due).await?;

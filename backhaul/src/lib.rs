@@ -10,6 +10,7 @@
 
 pub mod config;
 pub mod control;
+mod end;
 pub mod lane;
 pub mod measure;
 pub mod plan;

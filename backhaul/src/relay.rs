@@ -17,6 +17,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::end::End;
 use crate::lane::{Instruments, Lane};
 use crate::measure::{Measured, Refusal, measure};
 use crate::plan::{MOST_LINKS, Plan};
@@ -110,7 +111,7 @@ impl Relay {
             broken: connections("broken"),
         }));
         for name in fixed {
-            relay.link(&name, true);
+            relay.link(&mut relay.state(), &name, true);
         }
         Ok(relay)
     }
@@ -193,6 +194,8 @@ impl Relay {
             match accepted {
                 Ok((node, source)) => {
                     let (relay, name) = (self.clone(), name.clone());
+                    // Fails on one that is gone already.
+                    let Ok(node) = End::new(node) else { continue };
                     connections.spawn(async move {
                         let name = match name {
                             Some(name) => name,
@@ -224,12 +227,8 @@ impl Relay {
     }
 
     /// The link of that name; none if there are too many.
-    fn link(&self, name: &str, fixed: bool) -> Option<Arc<Link>> {
-        let mut state = self.state();
-        if let Some(link) = state.links.get(name) {
-            return Some(link.clone());
-        }
-        if state.links.len() >= MOST_LINKS {
+    fn link<'a>(&self, state: &'a mut State, name: &str, fixed: bool) -> Option<&'a Arc<Link>> {
+        if !state.links.contains_key(name) && state.links.len() >= MOST_LINKS {
             return None;
         }
         let plan = state.plan.of(name);
@@ -237,87 +236,85 @@ impl Relay {
             let wire = Wire::new(direction, self.0.seed, name, upwards, self.0.epoch.elapsed());
             Arc::new(Lane::new(wire, self.0.epoch, self.0.instruments[usize::from(!upwards)].clone()))
         };
-        let link = Arc::new(Link {
-            name: name.to_owned(),
-            up: lane(plan.up, true),
-            down: lane(plan.down, false),
-            cut: watch::Sender::new(plan.cut),
-            connections: AtomicUsize::new(0),
-            fixed,
-        });
-        state.links.insert(name.to_owned(), link.clone());
-        Some(link)
+        Some(state.links.entry(name.to_owned()).or_insert_with(|| {
+            Arc::new(Link {
+                name: name.to_owned(),
+                up: lane(plan.up, true),
+                down: lane(plan.down, false),
+                cut: watch::Sender::new(plan.cut),
+                connections: AtomicUsize::new(0),
+                fixed,
+            })
+        }))
+    }
+
+    /// Counts a connection on the link of that name; none if there are too many links.
+    fn hold(&self, name: &str) -> Option<Hold<'_>> {
+        let mut state = self.state();
+        let link = self.link(&mut state, name, false)?.clone();
+        let others = link.connections.fetch_add(1, Ordering::AcqRel);
+        Some(Hold { relay: self, link, others })
     }
 
     /// One connection from its beginning to its end.
-    async fn connection(&self, node: TcpStream, name: &str) {
-        let Some(link) = self.link(name, false) else {
+    async fn connection(&self, node: End, name: &str) {
+        let Some(hold) = self.hold(name) else {
             self.0.refused.increment();
-            tracing::warn!(link = name, "refused: there are {MOST_LINKS} links already");
-            return reset(&node);
+            return tracing::warn!(link = name, "refused: there are {MOST_LINKS} links already");
         };
+        let link = &hold.link;
         let mut cut = link.cut.subscribe();
-        let held = link.connections.fetch_add(1, Ordering::AcqRel);
-        if *cut.borrow_and_update() || held >= MOST_CONNECTIONS {
+        if *cut.borrow_and_update() || hold.others >= MOST_CONNECTIONS {
             self.0.refused.increment();
-            reset(&node);
-        } else {
-            self.0.taken.increment();
-            self.relay(node, &link, cut).await;
+            return;
         }
-        if link.connections.fetch_sub(1, Ordering::AcqRel) == 1 && !link.fixed {
-            let mut state = self.state();
-            // A cut link is remembered: its node must not come back by asking again.
-            let idle = link.connections.load(Ordering::Acquire) == 0 && !*link.cut.borrow();
-            if idle {
-                state.links.remove(name);
+        self.0.taken.increment();
+        // A cut comes first: nothing passes after it, not even an end in order.
+        let outcome = tokio::select! {
+            biased;
+            _ = cut.wait_for(|cut| *cut) => Err("cut".to_owned()),
+            outcome = self.relay(node, link) => outcome.map_err(|error| error.to_string()),
+        };
+        match outcome {
+            Ok(()) => tracing::info!(link = name, "ended"),
+            Err(reason) => {
+                self.0.broken.increment();
+                tracing::info!(link = name, reason, "broken");
             }
         }
     }
 
-    async fn relay(&self, node: TcpStream, link: &Link, mut cut: watch::Receiver<bool>) {
-        let fusion = match tokio::time::timeout(PATIENCE, TcpStream::connect(&self.0.fusion)).await {
-            Ok(Ok(fusion)) => fusion,
-            Ok(Err(error)) => {
-                tracing::debug!(link = link.name, %error, "the fusion center does not answer");
-                self.0.broken.increment();
-                return reset(&node);
-            }
-            Err(_) => return reset(&node),
-        };
-        if node.set_nodelay(true).and_then(|()| fusion.set_nodelay(true)).is_err() {
-            return;
-        }
+    /// Relays until both directions have ended. Given up before, or once an end is gone, both ends see a broken
+    /// connection, as on a dead line.
+    async fn relay(&self, mut node: End, link: &Link) -> std::io::Result<()> {
+        let connecting = tokio::time::timeout(PATIENCE, TcpStream::connect(&self.0.fusion));
+        let mut fusion = End::new(connecting.await??)?;
         tracing::info!(link = link.name, "connected");
-        let (from_node, to_node) = node.into_split();
-        let (from_fusion, to_fusion) = fusion.into_split();
-        // Once an end is gone or the link is cut, both ends see a broken connection, as on a dead line.
-        for half in [&from_node, &from_fusion] {
-            let stream: &TcpStream = half.as_ref();
-            let _ = stream.set_zero_linger();
-        }
-        let carried = async {
-            tokio::try_join!(link.up.carry(from_node, to_fusion), link.down.carry(from_fusion, to_node))
-        };
-        tokio::select! {
-            outcome = carried => match outcome {
-                Ok(_) => tracing::info!(link = link.name, "ended"),
-                Err(error) => {
-                    self.0.broken.increment();
-                    tracing::info!(link = link.name, %error, "broken");
-                }
-            },
-            _ = cut.wait_for(|cut| *cut) => {
-                self.0.broken.increment();
-                tracing::info!(link = link.name, "cut");
-            }
-        }
+        let ((from_node, to_node), (from_fusion, to_fusion)) = (node.halves(), fusion.halves());
+        tokio::try_join!(link.up.carry(from_node, to_fusion), link.down.carry(from_fusion, to_node))?;
+        node.close();
+        fusion.close();
+        Ok(())
     }
 }
 
-fn reset(stream: &TcpStream) {
-    // Closed without it, the end would look orderly.
-    let _ = stream.set_zero_linger();
+/// A connection's hold on its link, counted under the lock of all links: a link that is held stays known.
+struct Hold<'a> {
+    relay: &'a Relay,
+    link: Arc<Link>,
+    /// Connections that were there before.
+    others: usize,
+}
+
+impl Drop for Hold<'_> {
+    fn drop(&mut self) {
+        let mut state = self.relay.state();
+        let last = self.link.connections.fetch_sub(1, Ordering::AcqRel) == 1;
+        // A cut link is remembered: its node must not come back by asking again.
+        if last && !self.link.fixed && !*self.link.cut.borrow() {
+            state.links.remove(&self.link.name);
+        }
+    }
 }
 
 /// Measures what is new in `plan`.
