@@ -1,9 +1,12 @@
 //! A relay on loopback, with a stand-in for the fusion center behind it.
 #![allow(dead_code)]
 
+pub mod machine;
+
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use backhaul::measure::Refusal;
 use backhaul::plan::Plan;
 use backhaul::relay::Relay;
 use telemetry::Metrics;
@@ -32,12 +35,12 @@ pub struct Site {
 }
 
 impl Site {
-    pub async fn new(plan: &str, links: &[&str], seed: u64) -> Self {
+    pub async fn new(plan: &str, links: &[&str], seed: u64) -> Result<Self, Refusal> {
         let fusion = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = fusion.local_addr().unwrap().to_string();
         let plan = Plan::parse(plan, "clear").unwrap();
         let names = links.iter().map(|name| name.to_string());
-        let relay = Relay::new(&address, plan, seed, names, &Metrics::new()).await.unwrap();
+        let relay = Relay::new(&address, plan, seed, names, &Metrics::new()).await?;
         let epoch = Instant::now();
         let stop = CancellationToken::new();
         let mut ports = Vec::new();
@@ -46,7 +49,7 @@ impl Site {
             ports.push((name.to_string(), listener.local_addr().unwrap()));
             tokio::spawn(relay.clone().serve(listener, Some(name.to_string()), stop.clone()));
         }
-        Self { relay, epoch, ports, fusion, _stop: stop.drop_guard() }
+        Ok(Self { relay, epoch, ports, fusion, _stop: stop.drop_guard() })
     }
 
     pub fn port(&self, link: &str) -> SocketAddr {
@@ -100,7 +103,8 @@ pub fn times_ms(probes: &[(Instant, Instant)]) -> Vec<f64> {
     times
 }
 
-/// Rate of `bytes` sent at once, from the first that arrive on, Mbit/s.
+/// Rate of `bytes` sent at once, Mbit/s: the median over all pairs of arrivals that lie half of them apart, which
+/// a few late ones do not move.
 pub async fn rate_mbit_s(from: &mut TcpStream, to: &mut TcpStream, bytes: usize) -> f64 {
     let send = async {
         let block = vec![1; 65_536];
@@ -112,13 +116,19 @@ pub async fn rate_mbit_s(from: &mut TcpStream, to: &mut TcpStream, bytes: usize)
         }
     };
     let receive = async {
-        let mut buffer = vec![0; 65_536];
-        let first = to.read(&mut buffer).await.unwrap();
-        let (began, mut left) = (Instant::now(), bytes - first);
-        while left > 0 {
-            left -= to.read(&mut buffer).await.unwrap();
+        let (mut buffer, mut arrived, mut arrivals) = (vec![0; 65_536], 0, Vec::new());
+        while arrived < bytes {
+            arrived += to.read(&mut buffer).await.unwrap();
+            arrivals.push((Instant::now(), arrived));
         }
-        (bytes - first) as f64 * 8e-6 / began.elapsed().as_secs_f64()
+        arrivals
     };
-    tokio::join!(send, receive).1
+    let arrivals = tokio::join!(send, receive).1;
+    let pairs = arrivals.iter().zip(&arrivals[arrivals.len() / 2..]);
+    let rate = |(a, b): (&(Instant, usize), &(Instant, usize))| {
+        (b.1 - a.1) as f64 * 8e-6 / (b.0 - a.0).as_secs_f64()
+    };
+    let mut rates: Vec<f64> = pairs.map(rate).collect();
+    rates.sort_by(f64::total_cmp);
+    rates[rates.len() / 2]
 }
