@@ -23,8 +23,9 @@ pub const DELAY_MS: f64 = 0.5;
 /// A rate must be met to this share.
 pub const RATE_SHARE: f64 = 0.03;
 
-const ROUNDS: usize = 8;
-const PROBES: usize = 15;
+const DELAY_ROUNDS: usize = 16;
+const RATE_ROUNDS: usize = 6;
+const PROBES: usize = 21;
 const PROBE_BYTES: usize = 64;
 const PROBE_GAP: Duration = Duration::from_millis(4);
 /// The rate is measured over this time and these arrivals, at least.
@@ -80,7 +81,7 @@ pub async fn measure(direction: &Direction) -> Result<Measured, Refusal> {
 
 async fn rounds(steady: &Direction) -> Result<Measured, Refusal> {
     let allowed_ms = (steady.delay_ms * DELAY_SHARE).max(DELAY_MS);
-    let delay_ms = best(|| delay_ms(steady), steady.delay_ms, allowed_ms).await?;
+    let delay_ms = best(DELAY_ROUNDS, || delay_ms(steady), steady.delay_ms, allowed_ms).await?;
     if (delay_ms - steady.delay_ms).abs() > allowed_ms {
         return Err(Refusal::Delay { asked: steady.delay_ms, found: delay_ms });
     }
@@ -88,7 +89,7 @@ async fn rounds(steady: &Direction) -> Result<Measured, Refusal> {
     if asked == 0.0 {
         return Ok(Measured { delay_ms, rate_mbit_s: None });
     }
-    let rate = best(|| rate_mbit_s(steady), asked, asked * RATE_SHARE).await?;
+    let rate = best(RATE_ROUNDS, || rate_mbit_s(steady), asked, asked * RATE_SHARE).await?;
     if (rate - asked).abs() > asked * RATE_SHARE {
         return Err(Refusal::Rate { asked, found: rate });
     }
@@ -96,12 +97,12 @@ async fn rounds(steady: &Direction) -> Result<Measured, Refusal> {
 }
 
 /// The first value within `allowed` of `asked`, or the nearest.
-async fn best<F>(once: impl Fn() -> F, asked: f64, allowed: f64) -> std::io::Result<f64>
+async fn best<F>(rounds: usize, once: impl Fn() -> F, asked: f64, allowed: f64) -> std::io::Result<f64>
 where
     F: Future<Output = std::io::Result<f64>>,
 {
     let mut nearest = f64::INFINITY;
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds {
         let found = once().await?;
         if (found - asked).abs() < (nearest - asked).abs() {
             nearest = found;
