@@ -18,6 +18,7 @@ pub mod profile;
 pub mod relay;
 mod run;
 mod timer;
+mod turns;
 pub mod wire;
 
 pub use config::{Config, Flags, RawConfig};

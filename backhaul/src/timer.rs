@@ -1,6 +1,7 @@
 //! Waiting to a fraction of a millisecond; the runtime's own timers count whole ones.
 //!
-//! One thread sleeps until the next task is due and wakes it.
+//! One thread sleeps until the next task is due and wakes it. It, and every thread that waits here, asks for short
+//! turns ([`turns`]): a busy machine wakes them late otherwise.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -8,6 +9,8 @@ use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use tokio::sync::oneshot;
+
+use crate::turns;
 
 #[derive(Default)]
 struct Clock {
@@ -42,6 +45,7 @@ impl Ord for Waiter {
 
 impl Clock {
     fn run(&self) {
+        turns::shorten();
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let now = Instant::now();
@@ -74,6 +78,7 @@ impl Clock {
 /// Waits until `due`.
 pub async fn until(due: Instant) -> std::io::Result<()> {
     static CLOCK: OnceLock<Clock> = OnceLock::new();
+    turns::shorten();
     if due <= Instant::now() {
         return Ok(());
     }

@@ -91,10 +91,12 @@ async fn delays(seed: u64) -> Result<(), String> {
     let plan: String = NAMES.iter().map(|name| format!("[link.{name}]\nprofile = '{name}'\n")).collect();
     let site = Site::new(&plan, &NAMES, seed).await.map_err(|refusal| refusal.to_string())?;
     let mut running = JoinSet::new();
-    for name in NAMES {
+    for (index, name) in (0..).zip(NAMES) {
         let (mut node, mut fusion) = site.connect(name).await;
         running.spawn(async move {
-            let gap = Duration::from_millis(25);
+            // One link after the other: a probe does not wait for those of other links.
+            let gap = Duration::from_millis(24);
+            tokio::time::sleep(gap / NAMES.len() as u32 * index).await;
             let (mut from_node, mut to_node) = node.split();
             let (mut from_fusion, mut to_fusion) = fusion.split();
             let (up, down) = tokio::join!(
