@@ -1,11 +1,19 @@
 //! A pipeline in containers for tests: a compose project of its own, never left behind.
 
-use std::path::PathBuf;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::OnceLock;
 
 use serde_json::Value;
 
 use crate::process::{eventually, free_address};
+
+/// Projects of tests are called by this, the process that owns them, and K.
+const PREFIX: &str = "hyloc-test-";
+
+/// The image of tests.
+const IMAGE: &str = "hyloc:test";
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -33,9 +41,52 @@ pub fn docker(arguments: &[&str]) -> String {
     succeed(command)
 }
 
-/// Makes the image; gives what the script prints.
-pub fn build_image() -> String {
-    succeed(Command::new(root().join("deploy/build")))
+/// Makes the image, once, as `deploy/build` makes it, from what is built for tests anyway; gives what the script
+/// prints. `HYLOC_IMAGE_PROFILE=dist` makes the one that people get.
+pub fn build_image() -> &'static str {
+    static BUILT: OnceLock<String> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        sweep();
+        let mut command = Command::new(root().join("deploy/build"));
+        command.arg("test");
+        command.env("HYLOC_IMAGE_PROFILE", std::env::var("HYLOC_IMAGE_PROFILE").as_deref().unwrap_or("dev"));
+        succeed(command)
+    })
+}
+
+/// What there is of compose projects, as the command that lists it and the one that removes it.
+const KINDS: [(&[&str], &[&str]); 3] = [
+    (&["ps", "--all"], &["rm", "--force", "--volumes"]),
+    (&["network", "ls"], &["network", "rm"]),
+    (&["volume", "ls"], &["volume", "rm"]),
+];
+
+/// Containers, networks or volumes of a project.
+fn parts(list: &[&str], project: &str) -> Vec<String> {
+    let filter = format!("label=com.docker.compose.project={project}");
+    docker(&[list, &["--quiet", "--filter", &filter]].concat()).lines().map(str::to_owned).collect()
+}
+
+/// Removes what tests that were ended from outside have left: projects whose process is gone, or was another one
+/// of the same number as this.
+fn sweep() {
+    let label = "com.docker.compose.project";
+    let format = format!("{{{{.Label \"{label}\"}}}}");
+    for (list, remove) in KINDS {
+        let filter = format!("label={label}");
+        let named = docker(&[list, &["--filter", &filter, "--format", &format]].concat());
+        let stale = |project: &&str| {
+            let owner = project.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next());
+            owner.and_then(|owner| owner.parse::<u32>().ok()).is_some_and(|owner| {
+                owner == std::process::id() || !Path::new(&format!("/proc/{owner}")).exists()
+            })
+        };
+        for project in named.lines().filter(stale) {
+            for part in parts(list, project) {
+                docker(&[remove, &[&part]].concat());
+            }
+        }
+    }
 }
 
 /// Compose, as a plugin or as a program of its own.
@@ -58,9 +109,9 @@ pub struct Project {
     name: String,
     profile: &'static str,
     environment: Vec<(&'static str, String)>,
-    http: String,
-    /// Where fixes can be watched.
-    pub grpc: String,
+    /// Where the fusion center is published.
+    http: SocketAddr,
+    grpc: SocketAddr,
     down: bool,
 }
 
@@ -69,17 +120,18 @@ impl Project {
     pub fn up(count: usize, profile: &'static str, more: &[(&'static str, &str)]) -> Self {
         let (http, grpc) = (free_address(), free_address());
         let mut environment = vec![
+            ("HYLOC_IMAGE", IMAGE.to_owned()),
             ("IRS_COUNT", count.to_string()),
             ("HTTP_PORT", http.port().to_string()),
             ("GRPC_PORT", grpc.port().to_string()),
         ];
         environment.extend(more.iter().map(|(key, value)| (*key, (*value).to_owned())));
         let project = Self {
-            name: format!("hyloc-test-{}-{count}", std::process::id()),
+            name: format!("{PREFIX}{}-{count}", std::process::id()),
             profile,
             environment,
-            http: format!("http://{http}"),
-            grpc: format!("http://{grpc}"),
+            http,
+            grpc,
             down: false,
         };
         project.compose(&["up", "--detach", "--no-build"]);
@@ -103,14 +155,44 @@ impl Project {
         self.compose(&["ps", "--quiet", service]).lines().map(str::to_owned).collect()
     }
 
+    /// Ports of the host that lead to its containers, as `service address:port`, sorted.
+    pub fn published(&self) -> Vec<String> {
+        let mut published = Vec::new();
+        for id in parts(KINDS[0].0, &self.name) {
+            let told: Value = serde_json::from_str(&docker(&["inspect", &id])).expect("JSON");
+            let service = &told[0]["Config"]["Labels"]["com.docker.compose.service"];
+            let bindings = told[0]["HostConfig"]["PortBindings"].as_object().into_iter().flatten();
+            for host in bindings.flat_map(|(_, hosts)| hosts.as_array().into_iter().flatten()) {
+                let part = |value: &Value| value.as_str().unwrap_or("?").to_owned();
+                let (address, port) = (part(&host["HostIp"]), part(&host["HostPort"]));
+                published.push(format!("{} {address}:{port}", part(service)));
+            }
+        }
+        published.sort();
+        published
+    }
+
     /// The full name of one of its networks.
     pub fn network(&self, name: &str) -> String {
         format!("{}_{name}", self.name)
     }
 
+    /// Where fixes can be watched.
+    pub fn grpc(&self) -> String {
+        format!("http://{}", self.grpc)
+    }
+
+    /// What should be published and nothing else: the fusion center, on loopback.
+    pub fn expected_ports(&self) -> Vec<String> {
+        let mut ports = [self.http, self.grpc].map(|address| format!("fusion-center {address}")).to_vec();
+        ports.sort();
+        ports
+    }
+
     /// What the fusion center says of itself; none while it does not answer.
     pub fn summary(&self) -> Option<Value> {
-        let answer = telemetry::client::request("GET", &format!("{}/api/summary", self.http), "").ok()?;
+        let answer =
+            telemetry::client::request("GET", &format!("http://{}/api/summary", self.http), "").ok()?;
         serde_json::from_str(&answer.body).ok()
     }
 
@@ -121,12 +203,10 @@ impl Project {
     }
 
     /// Takes the project down and tells what is left of it: containers, networks, volumes.
-    pub fn take_down(mut self) -> String {
+    pub fn take_down(mut self) -> Vec<String> {
         self.down = true;
         self.compose(&["down", "--volumes", "--timeout", "5"]);
-        let label = format!("label=com.docker.compose.project={}", self.name);
-        let left = |what: &[&str]| docker(&[what, &["--quiet", "--filter", &label]].concat());
-        [left(&["ps", "--all"]), left(&["network", "ls"]), left(&["volume", "ls"])].concat()
+        KINDS.iter().flat_map(|(list, _)| parts(list, &self.name)).collect()
     }
 }
 

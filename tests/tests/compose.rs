@@ -1,4 +1,6 @@
-//! The pipeline in containers: images built, K = 3 and 8, a network cut, a fusion center killed, nothing left.
+//! The pipeline in containers: image built, K = 3 and 8, a network cut, a fusion center killed, nothing left.
+
+#![allow(clippy::print_stdout)]
 
 use std::io::Write;
 use std::time::Duration;
@@ -50,7 +52,7 @@ fn balanced(project: &Project) -> Value {
 fn watch(project: &Project, act: impl FnOnce(), last: impl Fn(&v1::Fix) -> bool) -> Vec<v1::Fix> {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
-        let mut client = FusionClient::connect(project.grpc.clone()).await.unwrap();
+        let mut client = FusionClient::connect(project.grpc()).await.unwrap();
         let mut stream = client.watch(v1::WatchRequest {}).await.unwrap().into_inner();
         let mut fixes = vec![stream.message().await.unwrap().unwrap()];
         act();
@@ -70,7 +72,6 @@ fn watch(project: &Project, act: impl FnOnce(), last: impl Fn(&v1::Fix) -> bool)
 }
 
 #[test]
-#[ignore = "builds an image for five minutes: cargo test -- --ignored"]
 fn three_nodes_lose_a_network_and_a_fusion_center() {
     let _alone = alone();
     if !engine("three_nodes_lose_a_network_and_a_fusion_center") {
@@ -81,6 +82,7 @@ fn three_nodes_lose_a_network_and_a_fusion_center() {
     let (summary, seconds) = project.until("nominal fixes", |summary| all_nominal(summary, 3, 5));
     println!("three nodes: nominal fixes after {seconds:.1} s");
     let before = identities(&summary);
+    assert_eq!(project.published(), project.expected_ports(), "the fusion center alone, on loopback");
 
     // One node loses its way to the fusion center.
     let container = project.containers("node").remove(0);
@@ -103,7 +105,7 @@ fn three_nodes_lose_a_network_and_a_fusion_center() {
     assert_eq!(identities(&summary), before);
 
     // A node that is restarted keeps its index.
-    docker(&["restart", "--time", "5", &container]);
+    docker(&["restart", "-t", "5", &container]);
     let (summary, _) = project.until("the node is back", |summary| connected(summary) == 3);
     assert_eq!(identities(&summary), before);
 
@@ -116,17 +118,16 @@ fn three_nodes_lose_a_network_and_a_fusion_center() {
     assert_eq!(identities(&summary), before);
 
     balanced(&project);
-    assert_eq!(project.take_down(), "", "nothing is left");
+    assert!(project.take_down().is_empty(), "nothing is left");
 }
 
 #[test]
-#[ignore = "builds an image for five minutes: cargo test -- --ignored"]
 fn eight_nodes_over_an_impaired_backhaul() {
     let _alone = alone();
     if !engine("eight_nodes_over_an_impaired_backhaul") {
         return;
     }
-    build_image();
+    println!("{}", build_image());
     let mut settings = RATE.to_vec();
     settings.push(("BACKHAUL_PROFILE", "microwave"));
     let project = Project::up(8, "impaired", &settings);
@@ -135,6 +136,7 @@ fn eight_nodes_over_an_impaired_backhaul() {
         "eight nodes: nominal fixes after {seconds:.1} s, wire {}",
         summary["latency_ms"]["wire"]["p50"]
     );
+    assert_eq!(project.published(), project.expected_ports(), "the fusion center alone, on loopback");
     // The emulator is between them: nothing is faster than its delay.
     assert!(summary["latency_ms"]["wire"]["p50"].as_f64().unwrap() >= 2.0, "{summary}");
 
@@ -144,11 +146,15 @@ fn eight_nodes_over_an_impaired_backhaul() {
         project.compose(&["exec", "-T", "emulator", "/usr/bin/hyloc", "backhaul", action, &victim])
     };
     let fixes = watch(&project, || drop(control("cut")), |fix| !fix.nodes.contains(&3));
-    assert_eq!(fixes.last().unwrap().status, "degraded");
+    let degraded = fixes.last().unwrap();
+    let missed = degraded.frame - fixes[fixes.len() - 2].frame - 1;
+    println!("cut: {missed} frames without a fix, then a {} one", degraded.status);
+    assert!(missed <= 2, "{missed} frames without a fix");
+    assert_eq!(degraded.status, "degraded");
     control("restore");
     watch(&project, || (), |fix| fix.nodes.len() == 8);
 
     let summary = balanced(&project);
     assert!(of_node(&summary, 3, "fused") > 0, "{summary}");
-    assert_eq!(project.take_down(), "", "nothing is left");
+    assert!(project.take_down().is_empty(), "nothing is left");
 }

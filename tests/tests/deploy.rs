@@ -1,0 +1,162 @@
+//! The files of `deploy/` say what is true of the processes: metrics of the Grafana dashboard, ports of the scrape file,
+//! ports that compose publishes. Without a Docker engine.
+#![allow(clippy::print_stdout)]
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use hyloc_tests::pipeline::Site;
+use hyloc_tests::process::{Process, alone, eventually, http_get};
+use serde_json::Value;
+
+fn deploy(name: &str) -> String {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../deploy").join(name);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// All expressions of the dashboard, with the title of their panel.
+fn expressions() -> Vec<(String, String)> {
+    let dashboard: Value = serde_json::from_str(&deploy("observability/dashboard.json")).unwrap();
+    let mut found = Vec::new();
+    for panel in dashboard["panels"].as_array().unwrap() {
+        for target in panel["targets"].as_array().unwrap() {
+            let text = |value: &Value| value.as_str().unwrap().to_owned();
+            found.push((text(&panel["title"]), text(&target["expr"])));
+        }
+    }
+    found
+}
+
+/// The words of an expression: names of metrics and labels, functions.
+fn words(expression: &str) -> impl Iterator<Item = &str> {
+    expression.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|word| !word.is_empty())
+}
+
+/// Names, and `label="value"` pairs, of samples in Prometheus' text format.
+fn samples(text: &str) -> (BTreeSet<String>, BTreeSet<String>) {
+    let (mut names, mut labels) = (BTreeSet::new(), BTreeSet::new());
+    for line in text.lines().filter(|line| !line.starts_with('#') && !line.is_empty()) {
+        let end = line.find(['{', ' ']).unwrap();
+        names.insert(line[..end].to_owned());
+        if let Some((inside, _)) = line[end..].strip_prefix('{').and_then(|rest| rest.split_once('}')) {
+            labels.extend(inside.split(',').map(str::to_owned));
+        }
+    }
+    (names, labels)
+}
+
+/// A pipeline with the emulator in it is asked for its metrics: every name, label and value that the dashboard asks
+/// Prometheus for is there.
+#[test]
+fn the_dashboard_asks_for_metrics_that_exist() {
+    let _alone = alone();
+    let site = Site::new();
+    let fusion = site.fusion(&["--nodes", "2"]);
+    let to_fusion = site.grpc.to_string();
+    let flags =
+        ["--listen", "127.0.0.1:0", "--control-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"];
+    let mut emulator = Process::start("hyloc", &[&["backhaul", "--fusion", &to_fusion], &flags[..]].concat());
+    let emulated = emulator.started();
+    let through = emulated.grpc.unwrap().to_string();
+    let echo = site.echo.to_string();
+    let own =
+        ["node", "--index", "0", "--http-listen", "127.0.0.1:0", "--simulator", &echo, "--fusion", &through];
+    let mut node = Process::start("hyloc", &own);
+    let other = site.node(1, &[]);
+    let mut simulator = site.simulator(&["--nodes", "2", "--frames", "0", "--rate", "20"]);
+    let asked =
+        [site.http, emulated.http.unwrap(), node.started().http.unwrap(), simulator.started().http.unwrap()];
+    site.until("fixes", |summary| summary["nominal"].as_u64() >= Some(3));
+
+    let (mut names, mut labels) = (BTreeSet::new(), BTreeSet::new());
+    for address in asked {
+        let (text, _) = eventually("metrics", || http_get(address, "/metrics"));
+        let (more, with) = samples(&text);
+        names.extend(more);
+        labels.extend(with);
+    }
+    let mut metrics = BTreeSet::new();
+    for (panel, expression) in expressions() {
+        for name in words(&expression).filter(|word| word.starts_with("hyloc_")) {
+            assert!(names.contains(name), "panel '{panel}': no process has a metric {name}");
+            metrics.insert(name.to_owned());
+        }
+        // What stands in braces and what is grouped by; `job` and `instance` come from Prometheus.
+        for selected in expression.split('{').skip(1).filter_map(|rest| rest.split_once('}')) {
+            let told = labels.contains(selected.0) || selected.0 == "job=\"fusion-center\"";
+            assert!(told, "panel '{panel}': no sample has {}", selected.0);
+        }
+        for grouped in expression.split("by (").skip(1).filter_map(|rest| rest.split_once(')')) {
+            for label in words(grouped.0).filter(|label| *label != "instance") {
+                let start = format!("{label}=");
+                assert!(
+                    labels.iter().any(|known| known.starts_with(&start)),
+                    "panel '{panel}': no label {label}"
+                );
+            }
+        }
+    }
+    println!("{} metrics in {} expressions", metrics.len(), expressions().len());
+    assert!(metrics.len() >= 10, "{metrics:?}");
+    simulator.stop();
+    for process in [node, other, emulator, fusion] {
+        process.stop();
+    }
+}
+
+/// Lines of one service in compose.yaml.
+fn service<'a>(compose: &'a str, name: &str) -> Vec<&'a str> {
+    let services = compose.split_once("\nservices:\n").unwrap().1.split_once("\nnetworks:\n").unwrap().0;
+    let begin = format!("  {name}:");
+    let lines = services.lines().skip_while(|line| *line != begin).skip(1);
+    lines.take_while(|line| line.is_empty() || line.starts_with("   ")).collect()
+}
+
+/// Every job of the scrape file names a service of compose.yaml and the port that its settings there give to HTTP.
+#[test]
+fn the_scrape_file_has_the_ports_of_compose() {
+    let (scrape, compose) = (deploy("observability/prometheus.yml"), deploy("compose.yaml"));
+    let common = compose.split_once("\nservices:\n").unwrap().0;
+    let mut jobs = 0;
+    for job in scrape.split("job_name: ").skip(1) {
+        let (name, rest) = job.split_once('\n').unwrap();
+        let digits = |text: &str| text.chars().take_while(char::is_ascii_digit).collect::<String>();
+        let port = match rest.split_once("port: ") {
+            Some((_, port)) => digits(port),
+            None => digits(rest.split_once(&format!("\"{name}:")).expect("a target").1),
+        };
+        let lines = service(&compose, name);
+        assert!(!lines.is_empty(), "job {name}: no such service");
+        let listen = format!("_HTTP_LISTEN: 0.0.0.0:{port}");
+        // Nodes share their settings, which stand above.
+        let settings = lines.iter().any(|line| line.ends_with(&listen)) || {
+            lines.iter().any(|line| line.contains("<<: *node")) && common.contains(&listen)
+        };
+        assert!(settings, "job {name}: its service does not listen on {port}");
+        jobs += 1;
+    }
+    assert_eq!(jobs, 4);
+}
+
+/// Ports are published by the fusion center, and by Grafana for those who ask for it; on loopback unless told otherwise.
+#[test]
+fn compose_publishes_the_fusion_center_alone() {
+    let compose = deploy("compose.yaml");
+    let names = ["fusion-center", "simulator", "node", "node-impaired", "emulator", "prometheus", "grafana"];
+    let mut mapped = 0;
+    for name in names {
+        let lines = service(&compose, name);
+        let publishes = lines.iter().any(|line| line.trim() == "ports:");
+        let on_request = lines.iter().any(|line| line.trim() == "profiles: [observability]");
+        assert_eq!(publishes, name == "fusion-center" || name == "grafana", "{name}");
+        assert_eq!(on_request, ["prometheus", "grafana"].contains(&name), "{name}");
+        let ports = lines.iter().skip_while(|line| line.trim() != "ports:").skip(1);
+        for port in ports.take_while(|line| line.trim().starts_with('-')) {
+            assert!(port.trim().starts_with("- \"${PUBLISH:-127.0.0.1}:"), "{name}: {port}");
+            mapped += 1;
+        }
+    }
+    assert_eq!(mapped, 3);
+    assert!(!compose.contains("network_mode") && !compose.contains("privileged"));
+    assert_eq!(compose.matches("ports:").count(), 2, "all services are looked at");
+}
