@@ -3,7 +3,7 @@
 //!
 //! Bytes go through the same code and real sockets, with chance switched off. Whatever else the machine does
 //! makes bytes late, never early; so a few rounds are made, one good one shows that the relay can, and a rate is
-//! taken between the least late arrivals of a round ([`line_rate`]).
+//! taken between the least late arrivals of a round (`line_rate`).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
