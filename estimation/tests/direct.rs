@@ -234,7 +234,8 @@ fn every_mixture_of_evidence_is_located() {
         1 => Kind::Block,
         _ => Kind::Delay,
     };
-    let kinds: [(&str, &(dyn Fn(usize, usize) -> Kind + Sync)); 4] = [
+    type Choice = dyn Fn(usize, usize) -> Kind + Sync;
+    let kinds: [(&str, &Choice); 4] = [
         ("spectrum", &|_, _| Kind::Spectrum),
         ("block", &|_, _| Kind::Block),
         ("mixed", &mixed),

@@ -141,8 +141,8 @@ impl CoarseGrid {
         let mut views = std::mem::take(&mut self.views[point]);
         for (scan, view) in self.scans.iter().zip(&views) {
             self.beams.push(((view.sine - scan.lowest) / scan.spacing).round() as u32);
-            for k in 0..scene.irs_count() {
-                for (p, t) in view.phasors[scene.range(k)].iter().zip(&views[k].template) {
+            for (k, reflector) in views.iter().enumerate() {
+                for (p, t) in view.phasors[scene.range(k)].iter().zip(&reflector.template) {
                     let weight = p * t;
                     self.re.push(weight.re as f32);
                     self.im.push(weight.im as f32);

@@ -182,7 +182,8 @@ impl DirectLocator {
         let information = summit.information / found.noise_factor;
         let covariance_m2 = information.cholesky().ok_or(Missed::Unobservable)?.inverse();
         let diagonal_m = (self.grid.max_m - self.grid.min_m).norm();
-        if !(covariance_m2.trace().sqrt() < diagonal_m) {
+        let deviation_m = covariance_m2.trace().sqrt();
+        if !deviation_m.is_finite() || deviation_m > diagonal_m {
             return Err(Missed::Unobservable);
         }
         Ok(DirectFix {

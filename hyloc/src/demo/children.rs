@@ -75,6 +75,9 @@ impl Children {
         arguments.add_some("--fixes", flags.fixes.as_ref());
         arguments.add_some("--record", flags.record.as_ref());
         arguments.add_some("--deadline-ms", flags.deadline_ms.map(|ms| ms.to_string()).as_ref());
+        arguments.add_some("--method", flags.choices.method.as_ref());
+        let batch_frames = flags.choices.batch_frames.map(|frames| frames.to_string());
+        arguments.add_some("--batch-frames", batch_frames.as_ref());
         if let Some(controls) = controls {
             arguments.add_flag("--allow-control");
             arguments.add("--control-simulator", controls.simulator.to_string());
@@ -143,6 +146,8 @@ impl Children {
             .add("--identity", format!("node-{index}"))
             .add("--index", index.to_string())
             .add("--frames-per-fix", flags.frames_per_fix.to_string());
+        arguments.add_some("--payload", flags.choices.payload.as_ref());
+        arguments.add_some("--precision", flags.choices.precision.as_ref());
         self.start(&format!("node {index}"), arguments)
     }
 

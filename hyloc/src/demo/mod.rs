@@ -82,9 +82,29 @@ pub struct DemoFlags {
     /// or flaky.
     #[arg(long, value_name = "PROFILE")]
     pub backhaul: Option<String>,
+    /// What nodes send and how it is fused.
+    #[command(flatten)]
+    pub choices: Choices,
     /// Print one JSON object instead of tables.
     #[arg(long)]
     pub json: bool,
+}
+
+/// What nodes send and how it is fused; each process says what it does not take.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Choices {
+    /// What nodes send of every path: parameters, block or spectrum [default: spectrum].
+    #[arg(long, value_name = "PAYLOAD")]
+    pub payload: Option<String>,
+    /// Its precision: f64, f32, q16, q8, q4 or q2 [default: q8].
+    #[arg(long, value_name = "PRECISION")]
+    pub precision: Option<String>,
+    /// How frames become fixes: auto, three-stage or direct [default: auto].
+    #[arg(long, value_name = "METHOD")]
+    pub method: Option<String>,
+    /// Frames that the direct method takes together [default: 1].
+    #[arg(long, value_name = "F")]
+    pub batch_frames: Option<usize>,
 }
 
 impl DemoFlags {

@@ -19,7 +19,7 @@ use settings::ScenarioChoice;
 use tokio_util::sync::CancellationToken;
 
 use crate::commands::{note, say};
-use crate::demo::{DemoFlags, orchestrate};
+use crate::demo::{Choices, DemoFlags, orchestrate};
 
 /// A rate that fails is divided by this, until one holds.
 const RATE_STEP: f64 = 1.5;
@@ -51,7 +51,15 @@ pub struct LatencyFlags {
     /// Override one key of it; may be repeated.
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
-    /// Directory for latency.csv, latency.md, the plot and one .hdr file per count and stage.
+    /// Measure through a relay between nodes and fusion center, once with each of these profiles: clear, fibre, microwave,
+    /// 5g-fronthaul, congested, flaky.
+    #[arg(long, value_delimiter = ',', value_name = "PROFILE,..")]
+    pub backhaul: Vec<String>,
+    /// What nodes send and how it is fused.
+    #[command(flatten)]
+    pub choices: Choices,
+    /// Directory for latency.csv, latency.md, the plot and one .hdr file per count and stage; with profiles, a
+    /// directory for each of them inside.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
 }
@@ -83,14 +91,39 @@ pub fn run(flags: &LatencyFlags) -> anyhow::Result<()> {
     ensure!(flags.rate.is_finite() && flags.rate > 0.0, "--rate {}: must be above 0", flags.rate);
     let scenarios: Vec<_> =
         flags.nodes.iter().map(|&nodes| choice(flags, nodes).load()).collect::<Result<_, _>>()?;
-    if let Some(out) = &flags.out {
-        std::fs::create_dir_all(out).with_context(|| format!("{} cannot be made", out.display()))?;
-    }
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let stop = runtime.block_on(async { telemetry::shutdown_signal() })?;
+    let profiles: Vec<Option<&str>> = match &flags.backhaul[..] {
+        [] => vec![None],
+        names => names.iter().map(|name| Some(name.as_str())).collect(),
+    };
+    for profile in profiles {
+        let all = counts(flags, profile, &scenarios, &runtime, &stop)?;
+        if let Some(name) = profile {
+            say(&format!("backhaul: {name}\n"));
+        }
+        say(&table::markdown(&all));
+        if let Some(out) = &flags.out {
+            let directory = profile.map_or(out.clone(), |name| out.join(name));
+            std::fs::create_dir_all(&directory)
+                .with_context(|| format!("{} cannot be made", directory.display()))?;
+            table::write(&directory, &all)?;
+        }
+    }
+    Ok(())
+}
+
+/// Every count with one profile of the backhaul.
+fn counts(
+    flags: &LatencyFlags,
+    profile: Option<&str>,
+    scenarios: &[model::Scenario],
+    runtime: &tokio::runtime::Runtime,
+    stop: &CancellationToken,
+) -> anyhow::Result<Vec<Measured>> {
     let mut all = Vec::with_capacity(scenarios.len());
-    for scenario in &scenarios {
-        let measured = runtime.block_on(measure(flags, scenario, &stop))?;
+    for scenario in scenarios {
+        let measured = runtime.block_on(measure(flags, profile, scenario, stop))?;
         for (rate_hz, reason) in &measured.refused {
             note(&format!("K = {}: {rate_hz:.3} frames a second do not hold: {reason}", measured.nodes));
         }
@@ -103,11 +136,7 @@ pub fn run(flags: &LatencyFlags) -> anyhow::Result<()> {
         ));
         all.push(measured);
     }
-    say(&table::markdown(&all));
-    if let Some(out) = &flags.out {
-        table::write(out, &all)?;
-    }
-    Ok(())
+    Ok(all)
 }
 
 fn choice(flags: &LatencyFlags, nodes: usize) -> ScenarioChoice {
@@ -122,12 +151,13 @@ fn choice(flags: &LatencyFlags, nodes: usize) -> ScenarioChoice {
 /// The asked rate, or the highest below it that holds.
 async fn measure(
     flags: &LatencyFlags,
+    profile: Option<&str>,
     scenario: &model::Scenario,
     stop: &CancellationToken,
 ) -> anyhow::Result<Measured> {
     let (mut rate_hz, mut refused) = (flags.rate, Vec::new());
     for _ in 0..MOST_TRIES {
-        match attempt(flags, scenario, rate_hz, stop).await? {
+        match attempt(flags, profile, scenario, rate_hz, stop).await? {
             Ok(stages) => return Ok(Measured { nodes: scenario.irs.len(), rate_hz, refused, stages }),
             Err(reason) => refused.push((rate_hz, reason)),
         }
@@ -139,6 +169,7 @@ async fn measure(
 /// One run: histograms, or why the rate does not hold.
 async fn attempt(
     flags: &LatencyFlags,
+    profile: Option<&str>,
     scenario: &model::Scenario,
     rate_hz: f64,
     stop: &CancellationToken,
@@ -160,7 +191,8 @@ async fn attempt(
         deadline_ms: Some(60_000),
         dashboard: false,
         allow_control: false,
-        backhaul: None,
+        backhaul: profile.map(str::to_owned),
+        choices: flags.choices.clone(),
         json: false,
     };
     let report = orchestrate(&demo, scenario, stop.clone()).await?;
