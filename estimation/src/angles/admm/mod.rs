@@ -46,7 +46,7 @@ pub struct AdmmSettings {
 
 impl Default for AdmmSettings {
     fn default() -> Self {
-        Self { tolerance: 1e-4, max_iterations: 2000, penalty: 0.1, relaxation: 1.8 }
+        Self { tolerance: 1e-4, max_iterations: 2000, penalty: 0.15, relaxation: 1.7 }
     }
 }
 
