@@ -1,4 +1,9 @@
 //! Direct position determination of one frame of spectra.
+//!
+//! Bound at K = 3: 529 points of K L products in single precision, 1.3 Mflop; beams of the scan 0.5 Mflop; some 45
+//! evaluations of the climb at 36 kflop, 1.6 Mflop. At the quarter of the peak that code without AVX2 has (12 Gflop/s of
+//! double, 24 of single precision) 230 us. Measured 589 us, 39 %. With more IRSs the segments that a point sums over get
+//! shorter (L / K subcarriers), and their ends cost more than they do: 4.0 ms at K = 8, 17 ms at K = 16.
 
 use estimation::direct::{DirectLocator, DirectSettings, Evidence};
 use model::scenario::ring;

@@ -1,5 +1,9 @@
 //! Time of one fix, integrity included: clean, with one gross error, and with a third of the
 //! paths missing.
+//!
+//! Bound: not flops (some 3000 at K = 3, 60 ns at the peak) but their order: closed-form stages and four Gauss-Newton steps
+//! are about 1500 operations that wait for each other, 1.3 ns each: 1.9 us. Measured 3.7 us, 51 %; divisions, roots and
+//! arc tangents are the rest.
 
 use divan::Bencher;
 use estimation::location::{Bearing, CascadeDelay, LocateSettings, Measurements, locate};

@@ -87,7 +87,7 @@ export function showHealth(status, latest) {
   facts(byId("health"), [
     ["fixes", status.fixes], ["availability", closed ? fixed((100 * status.fixes) / closed, 1, " %") : "–"],
     ["nominal", status.nominal], ["unaccounted", unaccounted], ["shed", status.counts.frames_shed],
-    ["refused", status.counts.refused_reports], ["iterations", latest?.iterations ?? "–"], ["source", latest?.source ?? "–"],
+    ["refused", status.counts.refused_reports], ["method", latest?.method ?? "–"], ["iterations", latest?.iterations ?? "–"], ["source", latest?.source ?? "–"],
   ]);
   facts(byId("figures"), [
     ["rms error", centimetres(status.rms_error_m)], ["exact bound", centimetres(status.bound_rms_m)],

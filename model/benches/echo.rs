@@ -1,6 +1,7 @@
 //! Frame synthesis. Budget: one Table I frame for all nodes in under 1 ms on one core.
 //!
-//! The floor is the noise: K M L = 3000 complex Gaussians, some 10 ns per real draw, 60 us.
+//! The floor is the noise: K M L = 3000 complex Gaussians, some 10 ns per real draw, 60 us. Measured 60 us at K = 3: all of
+//! it. At K = 8 the floor is 160 us, measured 431 us (37 %): K^2 waves of M L / K entries each are added to it.
 
 use model::scenario::ring;
 use model::{EchoSource, Scenario};

@@ -52,10 +52,12 @@ fn fix() -> Value {
         "bearing_rad": "global bearing from each IRS",
         "delay_s": "refined delay of each path, by l, then k",
         "snr_db": "signal to noise of each path as its node measured it, by l, then k",
+        "method": "three-stage, direct or direct-frames; null without a fix",
+        "velocity_m_per_frame": "where several frames are taken together",
         "iterations": "of the joint solver",
         "source": "simulated or replayed",
         "truth": "where a simulator tells it: position_m, error_m, bound_rms_m, bound_m2 (covariance), nees",
-        "timing": "run, time_ns of the fix; milliseconds per stage; emit, filter and wire by node, in the order of nodes",
+        "timing": "run, time_ns of the fix; milliseconds per stage; wire_bytes of the reports behind the fix; emit, filter and wire by node, in the order of nodes",
     })
 }
 
