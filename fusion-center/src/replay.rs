@@ -38,7 +38,8 @@ pub fn replay(
     let scenario: model::Scenario = toml::from_str(&scenario).map_err(|error| content(error.to_string()))?;
     let scenario = SharedScenario::new(scenario).map_err(|error| content(error.to_string()))?;
     let system = System::new(&scenario.scenario).map_err(|error| content(error.to_string()))?;
-    let method = String::from_utf8_lossy(&read(&directory.join(METHOD_FILE))?).into_owned();
+    // Without the file, as by default.
+    let method = std::fs::read_to_string(directory.join(METHOD_FILE)).unwrap_or_default();
     let method: MethodSettings = toml::from_str(&method).map_err(|error| content(error.to_string()))?;
     let fuser = Fuser::new(system.clone(), method.fusion()).map_err(|error| content(error.to_string()))?;
     let bytes = read(&path)?;

@@ -14,7 +14,7 @@
 //! | --- | --- |
 //! | spectrum Y_lk, M x n_k | as above, everywhere |
 //! | block with derivative at tau_0 | as above near tau_0: the peak is taken as Gaussian in the delay |
-//! | delay, bearing | log of (1 - p) normal + p uniform over p uniform: bounded, so that a wild value costs itself |
+//! | delay, bearing | log of p + (1 - p) normal over uniform: bounded below, so that a wild value costs no more than itself |
 //!
 //! Each is a log-likelihood ratio, so that they add up in any mixture, and each exceeds t on noise alone with
 //! probability e^-t at most. That is what the detection test builds its threshold on.
