@@ -11,7 +11,7 @@ use num_complex::Complex64;
 
 use super::detection::resolution_m;
 use super::evidence::{Evidence, NodeEvidence, PathEvidence};
-use super::likelihood::{beamformed, bearing_term, block_term, delay_term};
+use super::likelihood::{beamformed, bearing_term, block_row, block_term, delay_term};
 use super::scene::{Scene, View};
 use model::units::SPEED_OF_LIGHT_M_S;
 
@@ -201,14 +201,10 @@ impl CoarseGrid {
         let irs = scene.irs_count();
         for (k, path) in node.paths.iter().enumerate() {
             let PathEvidence::Block(expansion) = path else { continue };
-            let beam = |matrix: &model::CMatrix, arrival: &Vec<Complex64>| -> Vec<Complex64> {
-                let sum = |c: usize| matrix.column(c).iter().zip(arrival).map(|(r, a)| r * a).sum();
-                (0..matrix.ncols()).map(sum).collect()
-            };
             let beams: Vec<_> = self.scans[l]
                 .beams
                 .iter()
-                .map(|arrival| (beam(&expansion.block, arrival), beam(&expansion.block_derivative, arrival)))
+                .map(|beam| (block_row(&expansion.block, beam), block_row(&expansion.block_derivative, beam)))
                 .collect();
             for (point, views) in self.views.iter().enumerate() {
                 let (row, derivative) = &beams[self.beams[point * irs + l] as usize];

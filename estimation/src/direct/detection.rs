@@ -66,12 +66,11 @@ impl Extent {
         if u <= 2.0 * paths {
             return 1.0;
         }
-        let terms = gains;
-        let ln_factorial: f64 = (1..terms).map(|i| (i as f64).ln()).sum();
+        let ln_factorial: f64 = (1..gains).map(|i| (i as f64).ln()).sum();
         let q = ((paths - 1.0) * log_likelihood.ln() - log_likelihood - ln_factorial).exp();
         let edge = self.edge * q * (u / TAU).sqrt();
         let area = self.area * q * (u - (2.0 * paths - 1.0)) / TAU;
-        (chi_square_survival(u, 2 * terms) + edge + area).clamp(0.0, 1.0)
+        (chi_square_survival(u, 2 * gains) + edge + area).clamp(0.0, 1.0)
     }
 }
 

@@ -1,6 +1,6 @@
 //! What has come of one frame, path by path, brought to unit noise.
 
-use model::{CMatrix, System};
+use model::CMatrix;
 use num_complex::Complex64;
 
 use super::scene::Scene;
@@ -88,10 +88,6 @@ pub struct Evidence {
 
 impl Evidence {
     /// Nothing yet.
-    pub fn new(system: &System) -> Self {
-        Self::of_scene(&Scene::new(system))
-    }
-
     pub(super) fn of_scene(scene: &Scene) -> Self {
         let count = scene.irs_count();
         let node = NodeEvidence { spectrum: None, paths: vec![PathEvidence::Missing; count], bearing: None };

@@ -8,9 +8,9 @@
 
 use std::f64::consts::TAU;
 
-use model::Point;
 use model::geometry::wrap_angle;
 use model::units::SPEED_OF_LIGHT_M_S;
+use model::{CMatrix, Point};
 use num_complex::Complex64;
 
 use super::evidence::{Evidence, NodeEvidence, PathEvidence};
@@ -57,12 +57,8 @@ pub(super) fn each_term(
                 }
                 (PathEvidence::Block(expansion), _) => {
                     let arrival = &views[l].arrival;
-                    let beam = |matrix: &model::CMatrix| -> Vec<Complex64> {
-                        let column =
-                            |c: usize| matrix.column(c).iter().zip(arrival).map(|(r, a)| r * a).sum();
-                        (0..matrix.ncols()).map(column).collect()
-                    };
-                    let rows = [beam(&expansion.block), beam(&expansion.block_derivative)];
+                    let rows = [&expansion.block, &expansion.block_derivative]
+                        .map(|matrix| block_row(matrix, arrival));
                     let delay_s = (views[l].distance_m + views[k].distance_m) / SPEED_OF_LIGHT_M_S;
                     Term::Plain(block_term(&rows[0], &rows[1], &views[k], delay_s - expansion.delay_s))
                 }
@@ -100,6 +96,12 @@ pub(super) fn beamformed(rows: &[Vec<Complex64>], arrival: &[Complex64]) -> Vec<
         sum.iter_mut().zip(row).for_each(|(s, y)| *s += y * a);
     }
     sum
+}
+
+/// `a^H R / sqrt(M)`.
+pub(super) fn block_row(matrix: &CMatrix, arrival: &[Complex64]) -> Vec<Complex64> {
+    let sum = |c: usize| matrix.column(c).iter().zip(arrival).map(|(r, a)| r * a).sum();
+    (0..matrix.ncols()).map(sum).collect()
 }
 
 /// Term of a block from its beamformed rows, `d` seconds from where it is expanded.
