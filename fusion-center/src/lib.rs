@@ -6,6 +6,7 @@
 //!             office: registry, ledger               truth (display only)
 //! ```
 
+mod apart;
 pub mod assembler;
 pub mod config;
 pub mod dashboard;

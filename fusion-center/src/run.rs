@@ -18,6 +18,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::TcpListenerStream;
 use tokio_util::sync::CancellationToken;
 
+use crate::apart;
 use crate::config::{Config, Flags, RawConfig};
 use crate::dashboard::{Dashboard, Site};
 use crate::engine::Engine;
@@ -213,8 +214,10 @@ pub async fn run(
     };
     let drained = CancellationToken::new();
     let site = Site::new(&scenario.scenario, &system, scenario.short_hash());
-    let dashboard = Dashboard::start(viewer.clone(), office.clone(), site, config.control);
-    let servers = serve(listeners, service, &metrics, &health, dashboard, &drained).await?;
+    let dashboard = Dashboard::new(viewer.clone(), office.clone(), site, config.control);
+    let page = serve_page(listeners.http, &metrics, &health, dashboard, &drained)?;
+    let grpc = serve_grpc(listeners.grpc, service, &health, &drained).await?;
+    let servers = async { tokio::join!(page, grpc) };
     tracing::info!(irs = count, scenario = scenario.short_hash(), ?addresses, "ready");
     addresses.announce();
     health.ready();
@@ -234,13 +237,11 @@ pub async fn run(
     Ok(summary)
 }
 
-/// Starts both servers; the future ends with them.
-async fn serve(
-    listeners: Listeners,
+/// Starts the gRPC server; the future ends with it.
+async fn serve_grpc(
+    listener: TcpListener,
     service: FusionService,
-    metrics: &Metrics,
     health: &Health,
-    dashboard: Dashboard,
     drained: &CancellationToken,
 ) -> Result<impl Future<Output = ()> + use<>, RunError> {
     let limit = 2 * proto::convert::max_report_bytes(&service.system);
@@ -259,18 +260,30 @@ async fn serve(
         .add_service(FusionServer::new(service).max_decoding_message_size(limit))
         .add_service(grpc_health)
         .add_service(reflection)
-        .serve_with_incoming_shutdown(
-            TcpListenerStream::new(listeners.grpc),
-            drained.clone().cancelled_owned(),
-        );
-    let router = http::routes(metrics.clone(), health.clone()).merge(dashboard.routes());
-    let http = http::serve(listeners.http, router, drained.clone());
-    let (grpc, http) = (tokio::spawn(grpc), tokio::spawn(http));
+        .serve_with_incoming_shutdown(TcpListenerStream::new(listener), drained.clone().cancelled_owned());
+    let grpc = tokio::spawn(grpc);
     Ok(async move {
         if let Ok(Err(error)) = grpc.await {
             tracing::error!(%error, "the gRPC server failed");
         }
-        if let Ok(Err(error)) = http.await {
+    })
+}
+
+/// Starts the page, its API, metrics and health; the future ends with them.
+fn serve_page(
+    listener: TcpListener,
+    metrics: &Metrics,
+    health: &Health,
+    dashboard: Dashboard,
+    drained: &CancellationToken,
+) -> Result<impl Future<Output = ()> + use<>, RunError> {
+    let routes = http::routes(metrics.clone(), health.clone());
+    let shutdown = drained.clone();
+    let serve = |listener| http::serve(listener, routes.merge(dashboard.start()), shutdown);
+    let page = listener.into_std().and_then(|listener| apart::start(listener, serve));
+    let page = page.map_err(RunError::io("the page cannot be served"))?;
+    Ok(async {
+        if let Err(error) = page.await {
             tracing::error!(%error, "the HTTP server failed");
         }
     })

@@ -42,10 +42,14 @@ impl Site {
         self.directory.path().join(name)
     }
 
-    /// The fusion center, with further arguments.
+    /// The fusion center, with further arguments. A pause of the machine costs no frame, unless a shorter queue is
+    /// asked for.
     pub fn fusion(&self, more: &[&str]) -> Process {
         let (grpc, http) = (self.grpc.to_string(), self.http.to_string());
         let mut arguments = vec!["--listen", &grpc, "--http-listen", &http, "--power-dbm", "60"];
+        if !more.contains(&"--queue") {
+            arguments.extend(["--queue", "256"]);
+        }
         arguments.extend(more);
         Process::start("fusion-center", &arguments)
     }

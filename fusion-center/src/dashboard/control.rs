@@ -20,7 +20,7 @@ use telemetry::http::named_by_address;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::Dashboard;
+use super::Shown;
 
 /// How long what the others said is passed on without asking again.
 const FRESH: Duration = Duration::from_secs(1);
@@ -182,13 +182,13 @@ async fn ask(
 }
 
 /// `GET /api/control`.
-pub async fn show(State(dashboard): State<Dashboard>) -> Json<Value> {
-    Json(dashboard.control.view().await)
+pub async fn show(State(shown): State<Shown>) -> Json<Value> {
+    Json(shown.control.view().await)
 }
 
 /// `POST /api/control/motion`.
 pub async fn motion(
-    State(Dashboard { control, .. }): State<Dashboard>,
+    State(Shown { control, .. }): State<Shown>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Json<Value>, Refusal> {
@@ -198,7 +198,7 @@ pub async fn motion(
 
 /// `POST /api/control/profile`.
 pub async fn profile(
-    State(Dashboard { control, .. }): State<Dashboard>,
+    State(Shown { control, .. }): State<Shown>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Json<Value>, Refusal> {

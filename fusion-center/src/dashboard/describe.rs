@@ -4,15 +4,15 @@ use axum::Json;
 use axum::extract::State;
 use serde_json::{Value, json};
 
-use super::Dashboard;
+use super::Shown;
 
 /// `GET /api`.
-pub async fn describe(State(dashboard): State<Dashboard>) -> Json<Value> {
+pub async fn describe(State(shown): State<Shown>) -> Json<Value> {
     Json(json!({
         "about": "The fusion center of hyloc. Metres, seconds, radians unless a name says otherwise; times that end \
                   in _ns are nanoseconds since the Unix epoch; null is what is not known.",
         "requests": requests(),
-        "control": dashboard.control.describe(),
+        "control": shown.control.describe(),
         "events": { "fix": fix(), "status": status() },
     }))
 }

@@ -20,7 +20,7 @@ use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::Dashboard;
+use super::Shown;
 use crate::statistics::Quantiles;
 
 /// Viewers at once.
@@ -109,8 +109,8 @@ impl Viewing {
 }
 
 /// The stream of one viewer.
-pub async fn stream(State(dashboard): State<Dashboard>) -> Response {
-    let Some(viewing) = dashboard.live.join() else {
+pub async fn stream(State(shown): State<Shown>) -> Response {
+    let Some(viewing) = shown.live.join() else {
         return (StatusCode::SERVICE_UNAVAILABLE, "too many viewers\n").into_response();
     };
     let events = futures_util::stream::unfold(viewing, |mut viewing| async {
@@ -127,8 +127,8 @@ fn event(name: &str, data: &impl Serialize) -> serde_json::Result<Bytes> {
 
 impl Caster {
     /// Writes events for as long as fixes are published; viewers' streams end with it.
-    pub async fn run(self, dashboard: Dashboard) {
-        let Some(mut latest) = dashboard.viewer.live() else { return };
+    pub async fn run(self, shown: Shown) {
+        let Some(mut latest) = shown.viewer.live() else { return };
         let (mut next_status, mut said, mut latency_ms) = (Instant::now(), 0, BTreeMap::new());
         loop {
             let viewers = self.viewers.load(Ordering::Relaxed);
@@ -141,11 +141,11 @@ impl Caster {
             if Instant::now() >= next_status {
                 next_status = Instant::now() + STATUS_INTERVAL;
                 if said % QUANTILES_EVERY == 0 {
-                    latency_ms = dashboard.viewer.latency_ms();
+                    latency_ms = shown.viewer.latency_ms();
                 }
                 said = said.wrapping_add(1);
                 let last_fix_ns = fix.as_ref().map(|fix| fix.timing.time_ns);
-                put(&self.status, event("status", &status(&dashboard, last_fix_ns, &latency_ms)));
+                put(&self.status, event("status", &status(&shown, last_fix_ns, &latency_ms)));
             }
             if let Some(fix) = fix.filter(|_| fresh) {
                 put(&self.fix, event("fix", &*fix));
@@ -167,16 +167,16 @@ fn put(place: &watch::Sender<Bytes>, event: serde_json::Result<Bytes>) {
 }
 
 fn status(
-    dashboard: &Dashboard,
+    shown: &Shown,
     last_fix_ns: Option<u64>,
     latency_ms: &BTreeMap<&'static str, Quantiles>,
 ) -> serde_json::Value {
-    let figures = dashboard.viewer.tally();
+    let figures = shown.viewer.tally();
     json!({
         "now_ns": unix_time_ns(),
         "last_fix_ns": last_fix_ns,
-        "nodes": dashboard.office.nodes(),
-        "counts": dashboard.office.counts(),
+        "nodes": shown.office.nodes(),
+        "counts": shown.office.counts(),
         "fixes": figures.fixes,
         "nominal": figures.nominal,
         "without_fix": figures.without_fix,

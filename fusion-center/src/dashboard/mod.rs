@@ -26,36 +26,40 @@ use crate::publish::Viewer;
 use crate::run::Summary;
 use control::Control;
 pub use control::ControlSettings;
-use live::Live;
+use live::{Caster, Live};
 
 /// Nothing inline, nothing from elsewhere.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
                                        img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// What the page shows.
-#[derive(Clone)]
+#[derive(Debug)]
 pub struct Dashboard {
-    /// Fixes and statistics.
-    pub viewer: Viewer,
-    /// Nodes and ledger.
-    pub office: Office,
-    /// The lie of the land.
-    pub site: Arc<Site>,
+    shown: Shown,
+    caster: Caster,
+}
+
+/// What a request sees; cheap to clone.
+#[derive(Debug, Clone)]
+struct Shown {
+    viewer: Viewer,
+    office: Office,
+    site: Arc<Site>,
     control: Control,
     live: Live,
 }
 
 impl Dashboard {
-    /// Of this site. Must be called where tasks can be spawned: one writes the live events.
-    pub fn start(viewer: Viewer, office: Office, site: Site, control: ControlSettings) -> Self {
+    /// Of this site, with its fixes, nodes and ledger.
+    pub fn new(viewer: Viewer, office: Office, site: Site, control: ControlSettings) -> Self {
         let (caster, live) = Live::new();
-        let dashboard = Self { viewer, office, site: Arc::new(site), control: Control::new(control), live };
-        tokio::spawn(caster.run(dashboard.clone()));
-        dashboard
+        let shown = Shown { viewer, office, site: Arc::new(site), control: Control::new(control), live };
+        Self { shown, caster }
     }
 
-    /// The page and its API.
-    pub fn routes(self) -> Router {
+    /// The page and its API. A task is spawned that writes the live events.
+    pub fn start(self) -> Router {
+        tokio::spawn(self.caster.run(self.shown.clone()));
         Router::new()
             .route("/", get(pages::index))
             .route("/assets/{name}", get(pages::asset))
@@ -67,7 +71,7 @@ impl Dashboard {
             .route("/api/control/motion", post(control::motion))
             .route("/api/control/profile", post(control::profile))
             .layer(DefaultBodyLimit::max(control::LARGEST_BODY))
-            .with_state(self)
+            .with_state(self.shown)
             .layer(map_response(guard))
     }
 }
@@ -108,12 +112,12 @@ impl Site {
     }
 }
 
-async fn site(State(dashboard): State<Dashboard>) -> Json<Site> {
-    Json(dashboard.site.as_ref().clone())
+async fn site(State(shown): State<Shown>) -> Json<Site> {
+    Json(shown.site.as_ref().clone())
 }
 
-async fn summary(State(dashboard): State<Dashboard>) -> Json<Summary> {
-    Json(Summary::new(&dashboard.viewer, &dashboard.office))
+async fn summary(State(shown): State<Shown>) -> Json<Summary> {
+    Json(Summary::new(&shown.viewer, &shown.office))
 }
 
 async fn guard(mut response: Response) -> Response {

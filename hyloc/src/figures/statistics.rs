@@ -61,8 +61,8 @@ impl Resampler {
         Self { trials, chosen }
     }
 
-    /// Any statistic of paired samples.
-    fn interval(&self, statistic: impl Fn(&mut dyn Iterator<Item = usize>) -> f64) -> Estimate {
+    /// Any statistic of the trials, given by number.
+    pub fn interval(&self, statistic: impl Fn(&mut dyn Iterator<Item = usize>) -> f64) -> Estimate {
         let value = statistic(&mut (0..self.trials));
         let mut resampled: Vec<f64> = self
             .chosen
