@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
+use settings::check::{address, address_or_none, host_and_port, refuse};
 use settings::{SettingsError, load_role};
 
 use crate::control::Action;
@@ -140,28 +141,6 @@ pub enum ConfigError {
         /// What the system said.
         source: std::io::Error,
     },
-    /// A value is out of range.
-    #[error("{key} = {value}: must be {allowed}")]
-    Value {
-        /// Its key.
-        key: &'static str,
-        /// The value.
-        value: String,
-        /// What is allowed.
-        allowed: &'static str,
-    },
-}
-
-fn refuse(key: &'static str, value: &str, allowed: &'static str) -> ConfigError {
-    ConfigError::Value { key, value: value.to_owned(), allowed }
-}
-
-fn address(key: &'static str, value: &str) -> Result<SocketAddr, ConfigError> {
-    value.parse().map_err(|_| refuse(key, value, "an address and a port, as in 127.0.0.1:7410"))
-}
-
-fn address_or_none(key: &'static str, value: &str) -> Result<Option<SocketAddr>, ConfigError> {
-    if value == "none" { Ok(None) } else { address(key, value).map(Some) }
 }
 
 /// Reads the plan's file; without one, `profile` is the plan.
@@ -185,11 +164,11 @@ impl RawConfig {
 
     /// Where a relay with these settings is controlled.
     pub fn control(&self) -> Result<SocketAddr, ConfigError> {
-        address("control_listen", &self.control_listen)
+        Ok(address("control_listen", &self.control_listen)?)
     }
 
     /// Checks every setting and reads the plan.
-    pub fn resolve(self) -> Result<Config, ConfigError> {
+    pub fn check(self) -> Result<Config, ConfigError> {
         let form = "a name and an address, as in west=127.0.0.1:7420";
         let link = |pair: &String| {
             let (name, value) = pair.split_once('=').ok_or_else(|| refuse("link", pair, form))?;
@@ -198,18 +177,11 @@ impl RawConfig {
         let links: Vec<_> = self.link.iter().map(link).collect::<Result<_, ConfigError>>()?;
         let listen = address_or_none("listen", &self.listen)?;
         if listen.is_none() && links.is_empty() {
-            return Err(refuse(
-                "listen",
-                "none",
-                "an address, unless there is a link with a port of its own",
-            ));
+            let allowed = "an address, unless there is a link with a port of its own";
+            return Err(refuse("listen", "none", allowed).into());
         }
         if links.len() > MOST_LINKS {
-            return Err(refuse("link", &links.len().to_string(), "given at most 64 times"));
-        }
-        match self.fusion.rsplit_once(':') {
-            Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0) => {}
-            _ => return Err(refuse("fusion", &self.fusion, "host:port")),
+            return Err(refuse("link", links.len(), "given at most 64 times").into());
         }
         let plan = read_plan(self.plan.as_ref(), &self.profile)?;
         Ok(Config {
@@ -219,7 +191,7 @@ impl RawConfig {
             http_listen: address_or_none("http_listen", &self.http_listen)?,
             plan,
             plan_file: self.plan,
-            fusion: self.fusion,
+            fusion: host_and_port("fusion", self.fusion)?,
             profile: self.profile,
             seed: self.seed,
         })
@@ -235,9 +207,9 @@ mod tests {
         let refused = |change: fn(&mut RawConfig)| {
             let mut raw = RawConfig::default();
             change(&mut raw);
-            raw.resolve().unwrap_err().to_string()
+            raw.check().unwrap_err().to_string()
         };
-        assert!(RawConfig::default().resolve().is_ok());
+        assert!(RawConfig::default().check().is_ok());
         assert_eq!(refused(|raw| raw.fusion = "somewhere".into()), "fusion = somewhere: must be host:port");
         assert!(refused(|raw| raw.link = vec!["west".into()]).starts_with("link = west: must be a name"));
         assert!(refused(|raw| raw.listen = "none".into()).starts_with("listen = none: must be an address"));

@@ -1,18 +1,19 @@
 //! The life of the process: settings, self-measurement, ports, work, end.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
-use telemetry::{Endpoints, Health, Metrics, Started, exit};
+use telemetry::{Endpoints, Health, Metrics, Started, exit, process};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{Config, Flags, RawConfig, read_plan};
-use crate::control;
+use crate::config::{Config, ConfigError, Flags, ROLE, RawConfig, read_plan};
+use crate::control::{self, Action};
 use crate::measure::Refusal;
 use crate::relay::Relay;
 
@@ -58,7 +59,7 @@ pub struct Listeners {
 impl Listeners {
     /// Binds the ports of `config`.
     pub async fn bind(config: &Config) -> Result<Self, RunError> {
-        let bind = async |address: std::net::SocketAddr| {
+        let bind = async |address: SocketAddr| {
             TcpListener::bind(address).await.map_err(RunError::io(format!("cannot listen on {address}")))
         };
         let mut links = Vec::new();
@@ -92,60 +93,37 @@ pub struct Summary {
 /// The process: settings first, then ports, then work until SIGTERM or SIGINT. With an action, it asks a relay
 /// that runs.
 pub fn main(flags: &Flags) -> ExitCode {
-    let raw = match RawConfig::load(flags) {
-        Ok(raw) => raw,
-        Err(error) => return end(&error, exit::BAD_CONFIGURATION),
-    };
-    if flags.print_config {
-        return match toml::to_string(&raw) {
-            Ok(text) => {
-                telemetry::print_text(text.trim_end());
-                ExitCode::SUCCESS
-            }
-            Err(error) => end(&error, exit::BAD_CONFIGURATION),
-        };
-    }
+    let raw = RawConfig::load(flags);
     if let Some(action) = &flags.action {
-        let control = match raw.control() {
-            Ok(control) => control,
-            Err(error) => return end(&error, exit::BAD_CONFIGURATION),
-        };
-        return match action.perform(control) {
-            Ok(text) => {
-                telemetry::print_text(&text);
-                ExitCode::SUCCESS
-            }
-            Err(reason) => end(&reason, exit::FAILED),
-        };
+        return ask(action, raw.and_then(|raw| raw.control()));
     }
-    let config = match raw.resolve() {
+    let config = match process::prepare(ROLE, flags.print_config, raw, RawConfig::check) {
         Ok(config) => config,
-        Err(error) => return end(&error, exit::BAD_CONFIGURATION),
+        Err(code) => return code,
     };
-    if let Err(error) = telemetry::logs::init() {
-        return end(&error, exit::BAD_CONFIGURATION);
-    }
-    let runtime = match tokio::runtime::Runtime::new() {
-        Ok(runtime) => runtime,
-        Err(error) => return end(&error, exit::FAILED),
-    };
-    let outcome = runtime.block_on(async {
-        let shutdown = telemetry::shutdown_signal().map_err(RunError::io("signals"))?;
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    process::run(ROLE, threads, async |shutdown| {
         let listeners = Listeners::bind(&config).await?;
-        run(config, listeners, shutdown).await
-    });
-    match outcome {
-        Ok(summary) => {
-            telemetry::print_json(&summary);
-            ExitCode::SUCCESS
-        }
-        Err(error) => end(&error, exit::FAILED),
-    }
+        Ok(run(config, listeners, shutdown).await?)
+    })
 }
 
-fn end(reason: &dyn std::fmt::Display, code: u8) -> ExitCode {
-    telemetry::complain("backhaul", reason);
-    ExitCode::from(code)
+/// Asks a relay that runs, at its control.
+fn ask(action: &Action, control: Result<SocketAddr, ConfigError>) -> ExitCode {
+    let answer = match control {
+        Ok(control) => action.perform(control).map_err(|reason| (exit::FAILED, reason)),
+        Err(error) => Err((exit::BAD_CONFIGURATION, error.to_string())),
+    };
+    match answer {
+        Ok(text) => {
+            telemetry::print_text(&text);
+            ExitCode::from(exit::CLEAN)
+        }
+        Err((code, reason)) => {
+            telemetry::complain(ROLE, &reason);
+            ExitCode::from(code)
+        }
+    }
 }
 
 /// Measures, then relays until `shutdown`.
@@ -160,7 +138,7 @@ pub async fn run(
         grpc: listeners.common.as_ref().and_then(|listener| listener.local_addr().ok()),
         control: listeners.control.local_addr().ok(),
         links: listeners.links.iter().filter_map(bound).collect(),
-        ..listeners.watched.started("backhaul")
+        ..listeners.watched.started(ROLE)
     };
     let control = listeners.control.local_addr().map_err(RunError::io("control"))?;
     if !control.ip().is_loopback() {
@@ -193,7 +171,7 @@ pub async fn run(
 
     shutdown.cancelled().await;
     health.not_ready("shutting down");
-    let summary = Summary { role: "backhaul", links: relay.links() };
+    let summary = Summary { role: ROLE, links: relay.links() };
     // A connection to the control that stays open does not hold up the end.
     let _ = tokio::time::timeout(Duration::from_millis(500), tasks.join_all()).await;
     watched.ended().await;

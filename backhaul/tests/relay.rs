@@ -57,7 +57,7 @@ impl Process {
             plan: plan.map(Path::to_path_buf),
             ..Flags::default()
         };
-        let config = RawConfig::load(&flags).unwrap().resolve().unwrap();
+        let config = RawConfig::load(&flags).unwrap().check().unwrap();
         let listeners = Listeners::bind(&config).await.unwrap();
         let common = listeners.common.as_ref().unwrap().local_addr().unwrap();
         let control = listeners.control.local_addr().unwrap();

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use estimation::direct::Combination;
 use estimation::fusion::Method;
 use model::Scenario;
 use serde::{Deserialize, Serialize};
+use settings::check::{address, host_and_port_or_none, named, refuse, within};
 use settings::{ScenarioChoice, SettingsError, load_role};
 
 use crate::dashboard::ControlSettings;
@@ -17,6 +17,12 @@ use crate::method::{MOST_FRAMES, MethodSettings};
 
 /// Name of the role in environment variables: `HYLOC_FUSION_LISTEN`, ...
 pub const ROLE: &str = "fusion";
+
+/// Longest time to wait for anything.
+const LONGEST_MS: u64 = 60_000;
+
+/// Rarest false alarm that can be asked for.
+const LEAST_PROBABILITY: f64 = 1e-12;
 
 /// Flags of the fusion center; each is also a key of the settings file and an environment variable
 /// HYLOC_FUSION_KEY.
@@ -200,106 +206,35 @@ pub struct Config {
     pub control: ControlSettings,
 }
 
-/// Why settings cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// The layers or the scenario.
-    #[error(transparent)]
-    Settings(#[from] SettingsError),
-    /// An address.
-    #[error("{key} = {value}: must be an address and a port, as in 127.0.0.1:7400")]
-    Address {
-        /// The key.
-        key: &'static str,
-        /// Its value.
-        value: String,
-    },
-    /// A value that is none of those allowed.
-    #[error("{key} = {value}: must be {allowed}")]
-    Value {
-        /// The key.
-        key: &'static str,
-        /// Its value.
-        value: String,
-        /// What is allowed.
-        allowed: &'static str,
-    },
-    /// A number out of range.
-    #[error("{key} = {value}: must be {allowed}")]
-    Range {
-        /// The key.
-        key: &'static str,
-        /// Its value.
-        value: u64,
-        /// What is allowed.
-        allowed: &'static str,
-    },
-    /// Where something is controlled.
-    #[error("{key} = {value}: must be host:port or none")]
-    Control {
-        /// The key.
-        key: &'static str,
-        /// Its value.
-        value: String,
-    },
-}
-
-fn control(key: &'static str, value: String) -> Result<Option<String>, ConfigError> {
-    match value.rsplit_once(':') {
-        _ if value == "none" => Ok(None),
-        Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0) => {
-            Ok(Some(value))
-        }
-        _ => Err(ConfigError::Control { key, value }),
-    }
-}
-
 impl RawConfig {
     /// From the layers.
-    pub fn load(flags: &Flags) -> Result<Self, ConfigError> {
-        Ok(load_role(ROLE, flags.config.as_deref(), flags)?)
+    pub fn load(flags: &Flags) -> Result<Self, SettingsError> {
+        load_role(ROLE, flags.config.as_deref(), flags)
     }
 
     /// Checks every setting and loads the scenario.
-    pub fn resolve(self) -> Result<Config, ConfigError> {
-        let address = |key, value: &str| {
-            value.parse().map_err(|_| ConfigError::Address { key, value: value.to_owned() })
-        };
-        let within = |key, value: u64, least: u64, most: u64, allowed| {
-            if (least..=most).contains(&value) {
-                Ok(value)
-            } else {
-                Err(ConfigError::Range { key, value, allowed })
-            }
-        };
+    pub fn check(self) -> Result<Config, SettingsError> {
         let method = MethodSettings {
-            method: match self.method.as_str() {
-                "auto" => Method::Auto,
-                "three-stage" => Method::ThreeStage,
-                "direct" => Method::Direct,
-                _ => return Err(refused("method", &self.method, "auto, three-stage or direct")),
-            },
-            batch_combination: match self.batch_combination.as_str() {
-                "non-coherent" => Combination::NonCoherent,
-                "coherent" => Combination::Coherent,
-                other => return Err(refused("batch_combination", other, "non-coherent or coherent")),
-            },
-            batch_frames: within("batch_frames", self.batch_frames as u64, 1, MOST_FRAMES as u64, "1 to 64")?
-                as usize,
-            batch_speed_m: between("batch_speed_m", self.batch_speed_m, 0.0, 1e3, "0 to 1000")?,
-            false_alarm_probability: between(
+            method: named("method", &self.method, "auto, three-stage or direct")?,
+            false_alarm_probability: within(
                 "false_alarm_probability",
                 self.false_alarm_probability,
-                1e-12,
+                LEAST_PROBABILITY,
                 1.0,
-                "1e-12 to 1",
             )?,
+            batch_frames: within("batch_frames", self.batch_frames, 1, MOST_FRAMES)?,
+            batch_combination: named(
+                "batch_combination",
+                &self.batch_combination,
+                "non-coherent or coherent",
+            )?,
+            batch_speed_m: within("batch_speed_m", self.batch_speed_m, 0.0, 1000.0)?,
         };
         if method.method == Method::ThreeStage && method.batch_frames > 1 {
-            return Err(refused("batch_frames", self.batch_frames, "1 with the three-stage method"));
+            return Err(refuse("batch_frames", self.batch_frames, "1 with the three-stage method"));
         }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let workers = within("workers", self.workers as u64, 0, 256, "0 to 256")? as usize;
+        let workers = within("workers", self.workers, 0, 256)?;
         let choice = ScenarioChoice {
             file: self.scenario,
             set: self.set,
@@ -310,49 +245,28 @@ impl RawConfig {
             listen: address("listen", &self.listen)?,
             http_listen: address("http_listen", &self.http_listen)?,
             engine: EngineSettings {
-                deadline: Duration::from_millis(within(
-                    "deadline_ms",
-                    self.deadline_ms,
-                    1,
-                    60_000,
-                    "1 to 60000",
-                )?),
+                deadline: Duration::from_millis(within("deadline_ms", self.deadline_ms, 1, LONGEST_MS)?),
                 workers: if workers == 0 { cores } else { workers },
-                most_waiting: within("queue", self.queue as u64, 1, 4096, "1 to 4096")? as usize,
+                most_waiting: within("queue", self.queue, 1, 4096)?,
                 solver_delay: Duration::from_millis(within(
                     "solver_delay_ms",
                     self.solver_delay_ms,
                     0,
-                    60_000,
-                    "0 to 60000",
+                    LONGEST_MS,
                 )?),
             },
             method,
-            credit: within("credit", self.credit as u64, 1, 256, "1 to 256")? as usize,
+            credit: within("credit", self.credit, 1, 256)?,
             fixes: self.fixes,
             record: self.record,
             scenario: choice.load()?,
             control: ControlSettings {
                 allowed: self.allow_control,
-                simulator: control("control_simulator", self.control_simulator)?,
-                backhaul: control("control_backhaul", self.control_backhaul)?,
+                simulator: host_and_port_or_none("control_simulator", self.control_simulator)?,
+                backhaul: host_and_port_or_none("control_backhaul", self.control_backhaul)?,
             },
         })
     }
-}
-
-fn refused(key: &'static str, value: impl ToString, allowed: &'static str) -> ConfigError {
-    ConfigError::Value { key, value: value.to_string(), allowed }
-}
-
-fn between(
-    key: &'static str,
-    value: f64,
-    least: f64,
-    most: f64,
-    allowed: &'static str,
-) -> Result<f64, ConfigError> {
-    if (least..=most).contains(&value) { Ok(value) } else { Err(refused(key, value, allowed)) }
 }
 
 #[cfg(test)]
@@ -361,12 +275,12 @@ mod tests {
 
     #[test]
     fn nobody_elsewhere_reaches_it_and_nothing_changes_unless_told() {
-        let config = RawConfig::default().resolve().unwrap();
+        let config = RawConfig::default().check().unwrap();
         assert!(config.listen.ip().is_loopback() && config.http_listen.ip().is_loopback());
         assert_eq!(config.control, ControlSettings::default());
         assert!(!config.control.allowed);
         let raw = RawConfig { control_backhaul: "relay".into(), ..RawConfig::default() };
-        let refused = raw.resolve().unwrap_err().to_string();
+        let refused = raw.check().unwrap_err().to_string();
         assert_eq!(refused, "control_backhaul = relay: must be host:port or none");
     }
 }

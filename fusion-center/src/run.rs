@@ -12,7 +12,7 @@ use proto::scenario::SharedScenario;
 use proto::v1::fusion_server::FusionServer;
 use proto::{DESCRIPTORS, HTTP2_WINDOW_BYTES};
 use serde::Serialize;
-use telemetry::{Health, Metrics, Started, exit, health, http};
+use telemetry::{Health, Metrics, Started, health, http, process};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::TcpListenerStream;
@@ -29,6 +29,9 @@ use crate::registry::Registry;
 use crate::service::FusionService;
 use crate::statistics::Figures;
 use crate::truth::TruthBook;
+
+/// The name of this process in announcements.
+const NAME: &str = "fusion-center";
 
 /// Events that may wait for the engine; behind it HTTP/2 flow control holds the nodes back.
 const EVENT_QUEUE: usize = 256;
@@ -104,7 +107,7 @@ impl Summary {
     pub fn new(viewer: &Viewer, office: &Office) -> Self {
         let ledger = office.nodes();
         Self {
-            role: "fusion-center",
+            role: NAME,
             figures: viewer.figures(),
             counts: office.counts(),
             unaccounted: ledger.iter().map(|node| node.balance.unaccounted.abs()).sum(),
@@ -115,52 +118,15 @@ impl Summary {
 
 /// The process: settings first, then ports, then work until SIGTERM or SIGINT.
 pub fn main(flags: &Flags) -> ExitCode {
-    let raw = match RawConfig::load(flags) {
-        Ok(raw) => raw,
-        Err(error) => return refuse(&error),
-    };
-    if flags.print_config {
-        return match toml::to_string(&raw) {
-            Ok(text) => {
-                telemetry::print_text(text.trim_end());
-                ExitCode::SUCCESS
-            }
-            Err(error) => refuse(&error),
-        };
-    }
-    let config = match raw.resolve() {
+    let config = match process::prepare(NAME, flags.print_config, RawConfig::load(flags), RawConfig::check) {
         Ok(config) => config,
-        Err(error) => return refuse(&error),
+        Err(code) => return code,
     };
-    if let Err(error) = telemetry::logs::init() {
-        return refuse(&error);
-    }
-    let runtime = match tokio::runtime::Runtime::new() {
-        Ok(runtime) => runtime,
-        Err(error) => return fail(&error),
-    };
-    let outcome = runtime.block_on(async {
-        let shutdown = telemetry::shutdown_signal().map_err(RunError::io("signals"))?;
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    process::run(NAME, threads, async |shutdown| {
         let listeners = Listeners::bind(&config).await?;
-        run(config, listeners, shutdown).await
-    });
-    match outcome {
-        Ok(summary) => {
-            telemetry::print_json(&summary);
-            ExitCode::SUCCESS
-        }
-        Err(error) => fail(&error),
-    }
-}
-
-fn refuse(reason: &dyn std::fmt::Display) -> ExitCode {
-    telemetry::complain("fusion-center", reason);
-    ExitCode::from(exit::BAD_CONFIGURATION)
-}
-
-fn fail(reason: &dyn std::fmt::Display) -> ExitCode {
-    telemetry::complain("fusion-center", reason);
-    ExitCode::from(exit::FAILED)
+        Ok(run(config, listeners, shutdown).await?)
+    })
 }
 
 /// Serves until `shutdown`, drains, and sums up.
@@ -210,7 +176,7 @@ pub async fn run(
     let addresses = Started {
         grpc: listeners.grpc.local_addr().ok(),
         http: listeners.http.local_addr().ok(),
-        ..Started::new("fusion-center")
+        ..Started::new(NAME)
     };
     let drained = CancellationToken::new();
     let site = Site::new(&scenario.scenario, &system, scenario.short_hash());

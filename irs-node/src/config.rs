@@ -4,12 +4,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use estimation::fusion::PayloadKind;
 use proto::convert::PayloadFormat;
 use proto::echo::DEFAULT_WINDOW;
-use proto::samples::Precision;
 use proto::scenario::{ScenarioWireError, SharedScenario};
 use serde::{Deserialize, Serialize};
+use settings::check::{address_or_none, host_and_port, named, refuse, seconds, within};
 use settings::{ScenarioChoice, SettingsError, load_role};
 
 /// The name of this process in logs and announcements.
@@ -180,16 +179,6 @@ pub enum ConfigError {
     /// The scenario cannot be shared.
     #[error(transparent)]
     Scenario(#[from] ScenarioWireError),
-    /// A value is out of range.
-    #[error("{key} = {value}: must be {allowed}")]
-    Value {
-        /// Its key.
-        key: &'static str,
-        /// The value.
-        value: String,
-        /// What is allowed.
-        allowed: &'static str,
-    },
 }
 
 /// Checked settings.
@@ -241,7 +230,7 @@ impl RawConfig {
         let scenario = insists.then(|| choice.load()).transpose()?;
         let scenario = scenario.map(SharedScenario::new).transpose()?;
         if self.identity.is_empty() || self.identity.len() > 128 {
-            return Err(refuse("identity", &self.identity, "a name of 1 to 128 bytes"));
+            return Err(refuse("identity", &self.identity, "a name of 1 to 128 bytes").into());
         }
         Ok(Config {
             fusion: host_and_port("fusion", self.fusion)?,
@@ -249,73 +238,33 @@ impl RawConfig {
             identity: self.identity,
             index: index(&self.index)?,
             scenario_sha256: scenario.map(|scenario| scenario.sha256),
-            payload: PayloadFormat { kind: payload(&self.payload)?, precision: precision(&self.precision)? },
-            frames_per_fix: within("frames_per_fix", self.frames_per_fix, 1, 1000, "between 1 and 1000")?,
-            window: within("window", self.window, 1, 4096, "between 1 and 4096")?,
-            queue: within("queue", self.queue, 1, 4096, "between 1 and 4096")?,
-            http_listen: listen("http_listen", &self.http_listen)?,
-            health_listen: listen("health_listen", &self.health_listen)?,
+            payload: PayloadFormat {
+                kind: named("payload", &self.payload, "parameters, block or spectrum")?,
+                precision: named("precision", &self.precision, "f64, f32, q16, q8, q4 or q2")?,
+            },
+            frames_per_fix: within("frames_per_fix", self.frames_per_fix, 1, 1000)?,
+            window: within("window", self.window, 1, 4096)?,
+            queue: within("queue", self.queue, 1, 4096)?,
+            http_listen: address_or_none("http_listen", &self.http_listen)?,
+            health_listen: address_or_none("health_listen", &self.health_listen)?,
             claim_timeout: seconds("claim_timeout_s", self.claim_timeout_s)?,
             drain_timeout: seconds("drain_timeout_s", self.drain_timeout_s)?,
         })
     }
 }
 
-fn refuse(key: &'static str, value: impl ToString, allowed: &'static str) -> ConfigError {
-    ConfigError::Value { key, value: value.to_string(), allowed }
-}
-
-fn within<T: PartialOrd + ToString>(
-    key: &'static str,
-    value: T,
-    min: T,
-    max: T,
-    allowed: &'static str,
-) -> Result<T, ConfigError> {
-    if value >= min && value <= max { Ok(value) } else { Err(refuse(key, value, allowed)) }
-}
-
-fn host_and_port(key: &'static str, value: String) -> Result<String, ConfigError> {
-    match value.rsplit_once(':') {
-        Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0) => Ok(value),
-        _ => Err(refuse(key, value, "host:port")),
-    }
-}
-
-fn listen(key: &'static str, value: &str) -> Result<Option<SocketAddr>, ConfigError> {
-    if value == "none" {
-        return Ok(None);
-    }
-    value.parse().map(Some).map_err(|_| refuse(key, value, "address:port or none"))
-}
-
-fn index(value: &str) -> Result<Option<u32>, ConfigError> {
+fn index(value: &str) -> Result<Option<u32>, SettingsError> {
     match value {
         "auto" => Ok(None),
         number => number.parse().map(Some).map_err(|_| refuse("index", value, "auto or a number")),
     }
 }
 
-fn payload(value: &str) -> Result<PayloadKind, ConfigError> {
-    match value {
-        "parameters" => Ok(PayloadKind::Parameters),
-        "block" => Ok(PayloadKind::Block),
-        "spectrum" => Ok(PayloadKind::Spectrum),
-        _ => Err(refuse("payload", value, "parameters, block or spectrum")),
-    }
-}
-
-fn precision(value: &str) -> Result<Precision, ConfigError> {
-    Precision::named(value).ok_or_else(|| refuse("precision", value, "f64, f32, q16, q8, q4 or q2"))
-}
-
-fn seconds(key: &'static str, value: f64) -> Result<Duration, ConfigError> {
-    within(key, value, 0.0, 3600.0, "between 0 and 3600").map(Duration::from_secs_f64)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use estimation::fusion::PayloadKind;
+    use proto::samples::Precision;
 
     #[test]
     fn flags_are_the_strongest_layer() {

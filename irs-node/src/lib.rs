@@ -16,7 +16,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
-use telemetry::{Endpoints, Health, Metrics, exit};
+use telemetry::process::{self, Ended};
+use telemetry::{Endpoints, Health, Metrics};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -25,6 +26,9 @@ use outbox::{Outbox, Totals};
 use reporter::{Refusal, Reporter};
 use watch::{NodeMetrics, Readiness};
 use worker::Bench;
+
+/// Threads for sockets and timers; frames are filtered on others.
+const THREADS: usize = 2;
 
 /// Why a node ends before it is told to.
 #[derive(Debug, thiserror::Error)]
@@ -54,66 +58,18 @@ pub struct Summary {
 
 /// The process: settings, logs, ports, work, summary. Gives the exit code.
 pub fn main(flags: &Flags) -> ExitCode {
-    let config = match prepare(flags) {
-        Ok(Some(config)) => config,
-        Ok(None) => return ExitCode::from(exit::CLEAN),
-        Err(reason) => {
-            telemetry::complain(ROLE, &reason);
-            return ExitCode::from(exit::BAD_CONFIGURATION);
-        }
+    let config = match process::prepare(ROLE, flags.print_config, RawConfig::load(flags), RawConfig::check) {
+        Ok(config) => config,
+        Err(code) => return code,
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let code = match runtime {
-        Ok(runtime) => {
-            let code = runtime.block_on(process(config));
-            runtime.shutdown_timeout(Duration::from_millis(500));
-            code
-        }
-        Err(error) => {
-            telemetry::complain(ROLE, &error);
-            exit::FAILED
-        }
-    };
-    ExitCode::from(code)
-}
-
-/// Settings and logs; none if they were only to be shown.
-fn prepare(flags: &Flags) -> Result<Option<Config>, String> {
-    let raw = RawConfig::load(flags).map_err(|error| error.to_string())?;
-    if flags.print_config {
-        let text = toml::to_string(&raw).map_err(|error| error.to_string())?;
-        telemetry::print_text(text.trim_end());
-        return Ok(None);
-    }
-    let config = raw.check().map_err(|error| error.to_string())?;
-    telemetry::logs::init().map_err(|error| error.to_string())?;
-    Ok(Some(config))
-}
-
-async fn process(config: Config) -> u8 {
-    let started = async {
-        let shutdown = telemetry::shutdown_signal()?;
+    process::run(ROLE, THREADS, async |shutdown| {
         let endpoints = Endpoints::bind(config.http_listen, config.health_listen).await?;
-        Ok::<_, std::io::Error>((shutdown, endpoints))
-    };
-    let (shutdown, endpoints) = match started.await {
-        Ok(started) => started,
-        Err(error) => {
-            telemetry::complain(ROLE, &error);
-            return exit::FAILED;
-        }
-    };
-    endpoints.started(ROLE).announce();
-    match run(config, endpoints, shutdown).await {
-        Ok(summary) => {
-            telemetry::print_json(&summary);
-            exit::CLEAN
-        }
-        Err(error) => {
-            telemetry::complain(ROLE, &error);
-            if matches!(error, RunError::Refused(_)) { exit::REFUSED } else { exit::FAILED }
-        }
-    }
+        endpoints.started(ROLE).announce();
+        run(config, endpoints, shutdown).await.map_err(|error| match error {
+            RunError::Refused(_) => Ended::refused(error),
+            other => other.into(),
+        })
+    })
 }
 
 /// Runs a node until `shutdown`; then it sends what it has and waits for the decisions, in bounded time.

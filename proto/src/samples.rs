@@ -46,11 +46,6 @@ impl Precision {
         }
     }
 
-    /// The precision of a name.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|precision| precision.name() == name)
-    }
-
     /// Bits of a quantised real.
     fn bits(self) -> Option<u32> {
         match self {
@@ -218,6 +213,10 @@ fn mixed(mut z: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use serde::Deserialize;
+    use serde::de::IntoDeserializer;
+    use serde::de::value::{Error, StrDeserializer};
+
     use super::*;
 
     const KEY: DitherKey = DitherKey([1, 2, 3, 4]);
@@ -254,7 +253,8 @@ mod tests {
             assert!(db <= most_db, "{}: {db:.1} dB", precision.name());
             let said = packed.error_power;
             assert!(precision.bits().is_none() || (error / said - 1.0).abs() < 1e-6);
-            assert_eq!(Precision::named(precision.name()), Some(precision));
+            let name: StrDeserializer<'_, Error> = precision.name().into_deserializer();
+            assert_eq!(Precision::deserialize(name), Ok(precision), "the same name in settings");
         }
     }
 

@@ -3,6 +3,8 @@
 //! A variable names a key by its path, with two underscores for each dot:
 //! `HYLOC__BASE_STATION__POWER_DBM=40`. Unknown keys are refused whatever layer they come from.
 
+pub mod check;
+
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
@@ -35,6 +37,16 @@ pub enum SettingsError {
     /// A flag of the form `key=value` is not of that form.
     #[error("'{0}' is not of the form key=value, as in base_station.power_dbm=40")]
     Override(String),
+    /// A single value cannot be used.
+    #[error("{key} = {value}: must be {allowed}")]
+    Value {
+        /// Its key.
+        key: &'static str,
+        /// The value.
+        value: String,
+        /// What is allowed.
+        allowed: String,
+    },
     /// The values are of the right kind but impossible.
     #[error("{origin}: {error}")]
     Scenario {

@@ -20,17 +20,20 @@ use proto::clock::unix_time_ns;
 use proto::echo::{EchoError, EchoLedger, EchoPublisher};
 use proto::scenario::{ScenarioWireError, SharedScenario};
 use serde::Serialize;
-use telemetry::{Endpoints, Health, Metrics, exit};
+use telemetry::{Endpoints, Health, Metrics, process};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-pub use config::{Config, ConfigError, Flags, ROLE, RawConfig};
+pub use config::{Config, Flags, ROLE, RawConfig};
 use control::Course;
 use pace::{DueFrame, Schedule};
 use truth::Truth;
 pub use truth::TruthSummary;
 use watch::SimulatorMetrics;
+
+/// Threads for sockets and timers; echoes are made on others.
+const THREADS: usize = 2;
 
 /// How often the wait for nodes is reported.
 const WAIT_REPORT: Duration = Duration::from_millis(500);
@@ -107,50 +110,15 @@ impl Listeners {
 
 /// The process: settings, logs, ports, work, summary. Gives the exit code.
 pub fn main(flags: &Flags) -> ExitCode {
-    let config = match prepare(flags) {
-        Ok(Some(config)) => config,
-        Ok(None) => return ExitCode::from(exit::CLEAN),
-        Err(reason) => {
-            telemetry::complain(ROLE, &reason);
-            return ExitCode::from(exit::BAD_CONFIGURATION);
-        }
+    let config = match process::prepare(ROLE, flags.print_config, RawConfig::load(flags), RawConfig::check) {
+        Ok(config) => config,
+        Err(code) => return code,
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    let ended = runtime.map_err(|error| error.to_string()).and_then(|runtime| {
-        let ended = runtime.block_on(process(config));
-        runtime.shutdown_timeout(Duration::from_millis(500));
-        ended
-    });
-    match ended {
-        Ok(summary) => {
-            telemetry::print_json(&summary);
-            ExitCode::from(exit::CLEAN)
-        }
-        Err(reason) => {
-            telemetry::complain(ROLE, &reason);
-            ExitCode::from(exit::FAILED)
-        }
-    }
-}
-
-/// Settings and logs; none if they were only to be shown.
-fn prepare(flags: &Flags) -> Result<Option<Config>, String> {
-    let raw = RawConfig::load(flags).map_err(|error| error.to_string())?;
-    if flags.print_config {
-        let text = toml::to_string(&raw).map_err(|error| error.to_string())?;
-        telemetry::print_text(text.trim_end());
-        return Ok(None);
-    }
-    let config = raw.check().map_err(|error| error.to_string())?;
-    telemetry::logs::init().map_err(|error| error.to_string())?;
-    Ok(Some(config))
-}
-
-async fn process(config: Config) -> Result<Summary, String> {
-    let shutdown = telemetry::shutdown_signal().map_err(|error| error.to_string())?;
-    let listeners = Listeners::bind(&config).await.map_err(|error| error.to_string())?;
-    listeners.announce().map_err(|error| error.to_string())?;
-    run(config, listeners, shutdown).await.map_err(|error| error.to_string())
+    process::run(ROLE, THREADS, async |shutdown| {
+        let listeners = Listeners::bind(&config).await?;
+        listeners.announce()?;
+        Ok(run(config, listeners, shutdown).await?)
+    })
 }
 
 /// Runs until all frames are sent and acknowledged, or until `shutdown`.

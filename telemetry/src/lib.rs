@@ -2,8 +2,9 @@
 //! speaks to the one that started it.
 //!
 //! A process starts in this order: settings resolved and checked (a bad one ends with
-//! [`exit::BAD_CONFIGURATION`] before any port is bound), [`logs::init`], ports bound, [`Started::announce`] on
-//! standard output, work until [`shutdown_signal`], drain, exit 0.
+//! [`exit::BAD_CONFIGURATION`] before any port is bound) and [`logs::init`], both by [`process::prepare`]; then, by
+//! [`process::run`], ports bound, [`Started::announce`] on standard output, work until [`shutdown_signal`], drain,
+//! exit 0.
 
 pub mod client;
 mod endpoints;
@@ -13,6 +14,7 @@ pub mod http;
 pub mod logs;
 pub mod metrics;
 mod output;
+pub mod process;
 mod shutdown;
 
 pub use endpoints::{Endpoints, Serving};

@@ -57,7 +57,7 @@ pub fn config(options: Options) -> Config {
         workers: options.workers,
         ..Flags::default()
     };
-    RawConfig::load(&flags).unwrap().resolve().unwrap()
+    RawConfig::load(&flags).unwrap().check().unwrap()
 }
 
 impl Center {
