@@ -34,7 +34,9 @@ fn scene(count: usize) -> (DirectLocator, Evidence) {
 #[divan::bench(args = [2, 3, 4, 8, 16])]
 fn locate(bencher: divan::Bencher, count: usize) {
     let (locator, evidence) = scene(count);
-    bencher.bench_local(|| locator.locate(&evidence).expect("found"));
+    bencher
+        .with_inputs(|| evidence.clone())
+        .bench_local_values(|evidence| locator.locate(&locator.survey(evidence)).expect("found"));
 }
 
 /// The tables, once per system.

@@ -5,7 +5,7 @@
 
 use estimation::delay::{DelayEstimator, DelaySettings, Statistic};
 use estimation::direct::{
-    Combination, DirectFix, DirectLocator, DirectSettings, Evidence, FramesSettings, Missed,
+    Combination, DirectFix, DirectLocator, DirectSettings, FramesSettings, Missed, Survey,
 };
 use estimation::location::{Bearing, CascadeDelay, Fault};
 use model::scenario::Imperfections;
@@ -18,7 +18,7 @@ fn echoes(source: &EchoSource, frame: u64, target_m: Point) -> Vec<CMatrix> {
 }
 
 /// Single precision, as the default payload has it.
-fn spectra(locator: &DirectLocator, source: &EchoSource, echoes: &[CMatrix]) -> Evidence {
+fn spectra(locator: &DirectLocator, source: &EchoSource, echoes: &[CMatrix]) -> Survey {
     let system = source.system();
     let mut evidence = locator.evidence();
     for (l, echo) in echoes.iter().enumerate() {
@@ -29,7 +29,7 @@ fn spectra(locator: &DirectLocator, source: &EchoSource, echoes: &[CMatrix]) -> 
             evidence.spectrum(l, k, &rounded, system.noise_power_w).unwrap();
         }
     }
-    evidence
+    locator.survey(evidence)
 }
 
 fn bound_m2(source: &EchoSource, target_m: Point) -> f64 {
@@ -156,8 +156,8 @@ fn a_target_on_the_edge_is_found() {
             .enumerate()
     {
         let target_m = Point::new(x, y);
-        let evidence = spectra(&locator, &source, &echoes(&source, i as u64, target_m));
-        let fix = locator.locate(&evidence).expect("found");
+        let survey = spectra(&locator, &source, &echoes(&source, i as u64, target_m));
+        let fix = locator.locate(&survey).expect("found");
         assert!((fix.position_m - target_m).norm() < 4.0 * bound_m2(&source, target_m).sqrt(), "{x}, {y}");
     }
 }
@@ -180,8 +180,9 @@ fn the_likelihood_collects_the_energy_of_the_echo() {
             evidence.spectrum(l, k, &spectrum, system.noise_power_w).unwrap();
         }
     }
-    assert!((locator.log_likelihood(&evidence, target_m) / energy - 1.0).abs() < 1e-12);
-    let fix = locator.locate(&evidence).unwrap();
+    let survey = locator.survey(evidence);
+    assert!((locator.log_likelihood(&survey, target_m) / energy - 1.0).abs() < 1e-12);
+    let fix = locator.locate(&survey).unwrap();
     assert!((fix.position_m - target_m).norm() < 1e-4, "{}", fix.position_m);
     // The observed information is then the Fisher information, at half the noise power: less is not believed.
     let bound = Information::new(system, target_m, Gain::Unknown).position_crb_m2(Scheme::Hybrid).unwrap();
@@ -201,7 +202,7 @@ fn delivered(
     source: &EchoSource,
     target_m: Point,
     kind: impl Fn(usize, usize) -> Kind,
-) -> Evidence {
+) -> Survey {
     let system = source.system();
     let settings = DelaySettings { statistic: Statistic::Illuminated, ..DelaySettings::default() };
     let mut evidence = locator.evidence();
@@ -223,7 +224,7 @@ fn delivered(
         let bearing = Bearing { bearing_rad, variance_rad2: report.arrival_variance_rad2 };
         evidence.bearing(l, bearing, 0.5).unwrap();
     }
-    evidence
+    locator.survey(evidence)
 }
 
 /// Blocks, delays and mixtures: less is worse, and every covariance stays honest.
@@ -297,7 +298,7 @@ fn a_node_that_points_elsewhere_is_taken_out() {
 fn what_does_not_determine_a_position_is_said_to() {
     let source = EchoSource::new(&Scenario::default().with_power_dbm(60.0)).unwrap();
     let locator = DirectLocator::new(source.system(), DirectSettings::default()).unwrap();
-    assert_eq!(locator.locate(&locator.evidence()), Err(Missed::NoEvidence));
+    assert_eq!(locator.locate(&locator.survey(locator.evidence())), Err(Missed::NoEvidence));
     let mut evidence = locator.evidence();
     let wrong = CMatrix::zeros(3, 3);
     assert!(evidence.spectrum(0, 0, &wrong, 1.0).unwrap_err().to_string().contains("3 x 3"));
@@ -323,14 +324,14 @@ fn several_frames_of_a_moving_target() {
                 let middle_m = source.target_m(0) * 0.8 + Point::new(1.0, 1.0);
                 let middle = 0.5 * (FRAMES - 1) as f64;
                 let locator = DirectLocator::new(source.system(), DirectSettings::default()).unwrap();
-                let frames: Vec<Evidence> = (0..FRAMES)
+                let frames: Vec<Survey> = (0..FRAMES)
                     .map(|f| {
                         let target_m = middle_m + velocity * (f as f64 - middle);
                         spectra(&locator, &source, &echoes(&source, f, target_m))
                     })
                     .collect();
-                let timed: Vec<(f64, &Evidence)> =
-                    frames.iter().enumerate().map(|(f, evidence)| (f as f64, evidence)).collect();
+                let timed: Vec<(f64, &Survey)> =
+                    frames.iter().enumerate().map(|(f, survey)| (f as f64, survey)).collect();
                 let fix = locator.locate_frames(&timed, middle, &settings).expect("found");
                 let error = fix.state.xy() - middle_m;
                 let position = fix.covariance.fixed_view::<2, 2>(0, 0).into_owned();

@@ -4,7 +4,7 @@
 #![allow(clippy::print_stdout)]
 
 use estimation::delay::{DelayEstimator, DelaySettings, Statistic};
-use estimation::direct::Missed;
+use estimation::direct::{Combination, DirectSettings, Missed, Survey};
 use estimation::fusion::{
     BatchSettings, FixMethod, FrameBlocks, FusedFix, Fuser, FusionError, FusionSettings, Method, PayloadKind,
 };
@@ -136,6 +136,40 @@ fn a_frame_without_a_target_gives_no_fix() {
     }
 }
 
+/// Batches of noise raise as many false fixes as were asked for, at a share that shows in a few hundred batches.
+#[test]
+fn a_batch_without_a_target_gives_no_fix() {
+    const FRAMES: u64 = 4;
+    const BATCHES: u64 = 400;
+    let source = EchoSource::new(&Scenario::default()).unwrap();
+    let nodes = nodes(&source);
+    let fusers = [Combination::NonCoherent, Combination::Coherent].map(|combination| {
+        let batch = BatchSettings { frames: FRAMES as usize, combination, ..BatchSettings::default() };
+        let direct = DirectSettings { false_alarm_probability: 0.025, ..DirectSettings::default() };
+        let settings = FusionSettings { method: Method::Direct, direct, batch, ..FusionSettings::default() };
+        Fuser::new(source.system().clone(), settings).unwrap()
+    });
+    let fixes: Vec<[bool; 2]> = (0..BATCHES)
+        .into_par_iter()
+        .map(|batch| {
+            let frames: Vec<(u64, FrameBlocks)> = (FRAMES * batch..FRAMES * (batch + 1))
+                .map(|f| (f, blocks_of(&nodes, PayloadKind::Spectrum, |l| source.noise(l, f))))
+                .collect();
+            fusers.each_ref().map(|fuser| {
+                let surveys = frames.iter().map(|(f, blocks)| (*f, fuser.survey(blocks).unwrap()));
+                let surveys: Vec<(u64, Survey)> = surveys.collect();
+                let frames: Vec<(u64, &Survey)> = surveys.iter().map(|(f, survey)| (*f, survey)).collect();
+                fuser.fuse_frames(&frames).is_ok()
+            })
+        })
+        .collect();
+    for (way, fuser) in fusers.iter().enumerate() {
+        let false_fixes = fixes.iter().filter(|fix| fix[way]).count();
+        println!("{:?}: {false_fixes} false fixes of {BATCHES} batches", fuser.settings().batch.combination);
+        assert!((2..=20).contains(&false_fixes), "asked for were 10");
+    }
+}
+
 /// Less on the backhaul, less accuracy: each payload through the method that it is made for.
 #[test]
 fn every_payload_is_located() {
@@ -165,8 +199,9 @@ fn a_batch_is_better_than_its_last_frame() {
             let fuser = Fuser::new(source.system().clone(), settings.clone()).unwrap();
             let frames: Vec<FrameBlocks> =
                 (0..3).map(|f| blocks(&source, f, at(f), PayloadKind::Spectrum)).collect();
-            let numbered: Vec<(u64, &FrameBlocks)> =
-                frames.iter().enumerate().map(|(f, blocks)| (1_000_000 + f as u64, blocks)).collect();
+            let surveys: Vec<Survey> = frames.iter().map(|frame| fuser.survey(frame).unwrap()).collect();
+            let numbered: Vec<(u64, &Survey)> =
+                surveys.iter().enumerate().map(|(f, survey)| (1_000_000 + f as u64, survey)).collect();
             let moving = fuser.fuse_frames(&numbered).expect("found");
             assert_eq!(moving.method, FixMethod::DirectFrames);
             let middle = moving.position_m - moving.velocity_m_per_frame.unwrap();

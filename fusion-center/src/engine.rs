@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use estimation::fusion::{FrameBlocks, Fuser};
+use estimation::fusion::Fuser;
 use proto::clock::unix_time_ns;
 use proto::convert::{FrameId, Report};
 use proto::v1;
@@ -25,7 +25,7 @@ use crate::pool::Pool;
 use crate::publish::Publisher;
 use crate::recording::Recorder;
 use crate::reply::Reply;
-use crate::solve::{Earlier, History, Solved, solve};
+use crate::solve::{Earlier, History, Kept, Solved, solve};
 
 /// Fates per node that are remembered for reports that come again; more than a node's credit.
 const REMEMBERED_FATES: usize = 512;
@@ -80,7 +80,7 @@ type Frame = Assembled<Tag>;
 
 struct Job {
     frame: FrameId,
-    blocks: Arc<FrameBlocks>,
+    kept: Arc<Kept>,
     earlier: Earlier,
     rest: Rest,
 }
@@ -120,7 +120,7 @@ impl Engine {
         let history = History::new(fuser.settings().batch.frames);
         let work = move |job: Job| {
             std::thread::sleep(delay);
-            (solve_or_say(&fuser, job.frame, &job.blocks, &job.earlier), job.rest)
+            (solve_or_say(&fuser, job.frame, &job.kept, &job.earlier), job.rest)
         };
         Self {
             assembler: Assembler::new(count, settings.deadline.as_nanos() as u64),
@@ -216,11 +216,11 @@ impl Engine {
                 self.drop_all(frame, members, "no other node reported this frame");
                 continue;
             }
-            let blocks = Arc::new(blocks);
-            let earlier = self.history.take(frame, &blocks);
+            let kept = Arc::new(Kept::new(blocks));
+            let earlier = self.history.take(frame, &kept);
             let numbers = earlier.iter().map(|(number, _)| *number).collect();
             let rest = Rest { members, first_ns, last_ns, earlier: numbers };
-            let job = Job { frame, blocks, earlier, rest };
+            let job = Job { frame, kept, earlier, rest };
             if let Some(shed) = self.pool.submit(job) {
                 tracing::warn!(frame = shed.frame.frame, "overloaded: frame shed");
                 self.office.shed();
@@ -290,12 +290,12 @@ impl Engine {
 }
 
 /// A panic of the solver costs one fix, not the process.
-fn solve_or_say(fuser: &Fuser, frame: FrameId, blocks: &FrameBlocks, earlier: &Earlier) -> Solved {
-    let solved = catch_unwind(AssertUnwindSafe(|| solve(fuser, frame, blocks, earlier, Source::Simulated)));
+fn solve_or_say(fuser: &Fuser, frame: FrameId, kept: &Kept, earlier: &Earlier) -> Solved {
+    let solved = catch_unwind(AssertUnwindSafe(|| solve(fuser, frame, kept, earlier, Source::Simulated)));
     solved.unwrap_or_else(|_| {
         tracing::error!(frame = frame.frame, "the solver panicked");
         let unusable = Err(estimation::location::Unobservable::NoMeasurements.into());
-        let mut record = FixRecord::new(frame, blocks, None, &unusable, Source::Simulated);
+        let mut record = FixRecord::new(frame, &kept.blocks, None, &unusable, Source::Simulated);
         record.cautions = vec!["the solver failed on this frame".into()];
         Solved { record, angles: Duration::ZERO, locate: Duration::ZERO }
     })

@@ -1,138 +1,205 @@
 //! A recording fed to the solver again: the same blocks in the same frames, so the same fixes, bit for bit.
+//!
+//! The file is read as a stream, once for the truth (which may have been written a little after its frame) and once
+//! for the reports: memory does not grow with it, but for the truth's 40 bytes a frame. A recording that breaks off,
+//! as that of a process that was killed, is replayed up to there.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::fs::File;
+use std::io::BufReader;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use estimation::fusion::{FrameBlocks, Fuser};
-use mcap::MessageStream;
+use mcap::io::MessageReader;
 use model::{Point, System};
 use prost::Message;
 use proto::clock::unix_time_ns;
 use proto::convert::{FrameId, report_from_wire};
 use proto::scenario::SharedScenario;
 use proto::v1;
+use serde::de::DeserializeOwned;
 
-use crate::fix::Source;
+use crate::fix::{FixRecord, Source};
 use crate::method::MethodSettings;
 use crate::publish::Publisher;
 use crate::recording::{
     BLOCKS_FILE, FRAMES, FrameEntry, METHOD_FILE, REPORTS, RecordingError, SCENARIO_FILE, TRUTH, TruthEntry,
 };
-use crate::solve::{Earlier, History, solve};
+use crate::solve::{Earlier, History, Kept, solve};
 use crate::statistics::Figures;
 use crate::truth::TruthBook;
+
+/// What a replay gave.
+#[derive(Debug)]
+pub struct Replayed {
+    /// What the fixes add up to.
+    pub figures: Figures,
+    /// Why the recording could not be read to its end.
+    pub broken: Option<RecordingError>,
+}
 
 /// Replays the recording in `directory`; one JSON line per fix goes to `log`. `progress` is told the frames so far.
 pub fn replay(
     directory: &Path,
     log: Option<&Path>,
     mut progress: impl FnMut(u64),
-) -> Result<Figures, RecordingError> {
-    let path = directory.join(BLOCKS_FILE);
-    let content = |problem: String| RecordingError::Content { path: path.clone(), problem };
-    let read = |path: &Path| {
-        std::fs::read(path).map_err(|source| RecordingError::File { path: path.to_path_buf(), source })
-    };
-    let scenario = String::from_utf8_lossy(&read(&directory.join(SCENARIO_FILE))?).into_owned();
-    let scenario: model::Scenario = toml::from_str(&scenario).map_err(|error| content(error.to_string()))?;
-    let scenario = SharedScenario::new(scenario).map_err(|error| content(error.to_string()))?;
-    let system = System::new(&scenario.scenario).map_err(|error| content(error.to_string()))?;
+) -> Result<Replayed, RecordingError> {
+    let recording = Recording(directory.join(BLOCKS_FILE));
+    let scenario: model::Scenario = parse(&directory.join(SCENARIO_FILE))?;
+    let scenario = SharedScenario::new(scenario).map_err(|error| recording.content(error))?;
+    let system = System::new(&scenario.scenario).map_err(|error| recording.content(error))?;
+    let method_path = directory.join(METHOD_FILE);
     // Without the file, as by default.
-    let method = std::fs::read_to_string(directory.join(METHOD_FILE)).unwrap_or_default();
-    let method: MethodSettings = toml::from_str(&method).map_err(|error| content(error.to_string()))?;
-    let fuser = Fuser::new(system.clone(), method.fusion()).map_err(|error| content(error.to_string()))?;
-    let bytes = read(&path)?;
+    let method: MethodSettings = if method_path.exists() { parse(&method_path)? } else { Default::default() };
+    let fuser = Fuser::new(system.clone(), method.fusion()).map_err(|error| recording.content(error))?;
+    let mut stage = Stage::new(&recording, fuser, method.batch_frames)?;
 
     let truth = TruthBook::default();
-    let (publisher, thread) = Publisher::start(Arc::new(system), truth.clone(), log)
-        .map_err(|source| RecordingError::File { path: directory.to_path_buf(), source })?;
+    let (publisher, thread) =
+        Publisher::start(Arc::new(system), truth.clone(), log).map_err(refuse(directory))?;
     let viewer = publisher.viewer();
-    let mut reports: BTreeMap<u32, v1::FrameReport> = BTreeMap::new();
-    let mut frames = 0;
-    let container = |source| RecordingError::Container { path: path.clone(), source };
-    let mut truths: BTreeMap<FrameId, Point> = entries(&bytes, TRUTH, |entry: TruthEntry| {
-        (FrameId { run: entry.run, frame: entry.frame }, Point::from(entry.position_m))
-    })
-    .map_err(content)?;
-    let batches = method.batch_frames > 1;
-    // A frame may have been solved before an earlier one of its batch was.
-    let all_frames: BTreeMap<FrameId, FrameEntry> = if batches {
-        entries(&bytes, FRAMES, |entry: FrameEntry| (FrameId { run: entry.run, frame: entry.frame }, entry))
-            .map_err(content)?
-    } else {
-        BTreeMap::new()
-    };
-    let mut history = History::new(2 * method.batch_frames);
-    for message in MessageStream::new(&bytes).map_err(container)? {
-        let message = message.map_err(container)?;
-        match message.channel.topic.as_str() {
-            REPORTS => {
-                let report = v1::FrameReport::decode(message.data.as_ref())
-                    .map_err(|error| content(error.to_string()))?;
-                reports.insert(message.sequence, report);
+    let (mut frames, mut broken) = (0, None);
+    for message in recording.messages()? {
+        let record = match message {
+            Ok(message) => stage.take(&message).map_err(|problem| recording.content(problem))?,
+            // What came before the break is sound; where nothing did, it is no recording.
+            Err(error) if frames > 0 => {
+                broken = Some(error);
+                break;
             }
-            FRAMES => {
-                let entry: FrameEntry =
-                    serde_json::from_slice(&message.data).map_err(|error| content(error.to_string()))?;
-                let frame = FrameId { run: entry.run, frame: entry.frame };
-                let made = blocks(&entry, &reports, fuser.system()).map_err(content)?;
-                let earlier: Earlier = entry
-                    .earlier
-                    .iter()
-                    .map(|number| {
-                        let id = FrameId { frame: *number, ..frame };
-                        if let Some(known) = history.get(id) {
-                            return Ok((*number, known));
-                        }
-                        let entry = all_frames
-                            .get(&id)
-                            .ok_or_else(|| format!("frame {number} of a batch is missing"))?;
-                        Ok((*number, Arc::new(blocks(entry, &reports, fuser.system())?)))
-                    })
-                    .collect::<Result<_, String>>()
-                    .map_err(content)?;
-                let solved = solve(&fuser, frame, &made, &earlier, Source::Replayed);
-                if batches {
-                    history.keep(frame, Arc::new(made));
-                }
-                forget(&entry, &mut reports);
-                if let Some(truth_m) = truths.remove(&frame) {
-                    truth.insert(frame, truth_m);
-                }
-                let mut record = solved.record;
-                record.timing.time_ns = unix_time_ns();
-                record.timing.angles_ms = solved.angles.as_secs_f64() * 1e3;
-                record.timing.locate_ms = solved.locate.as_secs_f64() * 1e3;
-                record.timing.fusion_ms = record.timing.angles_ms + record.timing.locate_ms;
-                publisher.publish_blocking(record);
-                frames += 1;
-                progress(frames);
-            }
-            _ => {}
+            Err(error) => return Err(error),
+        };
+        let Some(record) = record else { continue };
+        let frame = record.frame_id();
+        if let Some(truth_m) = stage.truths.remove(&frame) {
+            truth.insert(frame, truth_m);
         }
+        publisher.publish_blocking(record);
+        frames += 1;
+        progress(frames);
     }
     drop(publisher);
-    thread.finish().map_err(|source| RecordingError::File { path: directory.to_path_buf(), source })?;
-    Ok(viewer.figures())
+    thread.finish().map_err(refuse(directory))?;
+    Ok(Replayed { figures: viewer.figures(), broken })
 }
 
-/// All entries of a JSON channel: a truth may have been written a little after its frame.
-fn entries<E: serde::de::DeserializeOwned, T>(
-    bytes: &[u8],
-    topic: &str,
-    keyed: impl Fn(E) -> (FrameId, T),
-) -> Result<BTreeMap<FrameId, T>, String> {
-    let mut entries = BTreeMap::new();
-    for message in MessageStream::new(bytes).map_err(|error| error.to_string())? {
-        let message = message.map_err(|error| error.to_string())?;
-        if message.channel.topic == topic {
-            let entry = serde_json::from_slice(&message.data).map_err(|error| error.to_string())?;
-            let (frame, value) = keyed(entry);
-            entries.insert(frame, value);
+fn refuse(path: &Path) -> impl Fn(std::io::Error) -> RecordingError {
+    let path = path.to_path_buf();
+    move |source| RecordingError::File { path: path.clone(), source }
+}
+
+fn parse<T: DeserializeOwned>(path: &Path) -> Result<T, RecordingError> {
+    let text = std::fs::read_to_string(path).map_err(refuse(path))?;
+    toml::from_str(&text)
+        .map_err(|error| RecordingError::Content { path: path.to_path_buf(), problem: error.to_string() })
+}
+
+/// The file of the blocks.
+struct Recording(PathBuf);
+
+impl Recording {
+    fn content(&self, problem: impl ToString) -> RecordingError {
+        RecordingError::Content { path: self.0.clone(), problem: problem.to_string() }
+    }
+
+    /// Its messages from the first on, until one cannot be read.
+    fn messages(
+        &self,
+    ) -> Result<impl Iterator<Item = Result<mcap::Message<'static>, RecordingError>>, RecordingError> {
+        let file = File::open(&self.0).map_err(refuse(&self.0))?;
+        let container = |source| RecordingError::Container { path: self.0.clone(), source };
+        Ok(MessageReader::new(BufReader::new(file)).map(move |message| message.map_err(container)))
+    }
+
+    /// All entries of a JSON channel that can be read.
+    fn entries<E: DeserializeOwned, T>(
+        &self,
+        topic: &str,
+        keyed: impl Fn(E) -> (FrameId, T),
+    ) -> Result<BTreeMap<FrameId, T>, RecordingError> {
+        let messages = self.messages()?.map_while(Result::ok);
+        let entries = messages.filter(|message| message.channel.topic == topic).map(|message| {
+            let entry = serde_json::from_slice(&message.data).map_err(|error| self.content(error))?;
+            Ok(keyed(entry))
+        });
+        entries.collect()
+    }
+}
+
+/// What is between the messages and the solver.
+struct Stage {
+    fuser: Fuser,
+    reports: BTreeMap<u32, v1::FrameReport>,
+    truths: BTreeMap<FrameId, Point>,
+    /// With batches: a frame may have been solved before an earlier one of its batch was.
+    all_frames: Option<BTreeMap<FrameId, FrameEntry>>,
+    history: History,
+}
+
+impl Stage {
+    fn new(recording: &Recording, fuser: Fuser, batch_frames: usize) -> Result<Self, RecordingError> {
+        let truths = recording.entries(TRUTH, |entry: TruthEntry| {
+            (FrameId { run: entry.run, frame: entry.frame }, Point::from(entry.position_m))
+        })?;
+        let by_frame = |entry: FrameEntry| (FrameId { run: entry.run, frame: entry.frame }, entry);
+        let batches = batch_frames > 1;
+        let all_frames = batches.then(|| recording.entries(FRAMES, by_frame)).transpose()?;
+        let history = History::new(2 * batch_frames);
+        Ok(Self { fuser, reports: BTreeMap::new(), truths, all_frames, history })
+    }
+
+    /// Takes a message; a frame gives a fix.
+    fn take(&mut self, message: &mcap::Message) -> Result<Option<FixRecord>, String> {
+        match message.channel.topic.as_str() {
+            REPORTS => {
+                let report =
+                    v1::FrameReport::decode(message.data.as_ref()).map_err(|error| error.to_string())?;
+                self.reports.insert(message.sequence, report);
+                Ok(None)
+            }
+            FRAMES => {
+                let entry = serde_json::from_slice(&message.data).map_err(|error| error.to_string())?;
+                self.solve(&entry).map(Some)
+            }
+            _ => Ok(None),
         }
     }
-    Ok(entries)
+
+    fn solve(&mut self, entry: &FrameEntry) -> Result<FixRecord, String> {
+        let frame = FrameId { run: entry.run, frame: entry.frame };
+        let kept = Arc::new(self.assemble(entry)?);
+        let earlier = self.earlier(entry)?;
+        let solved = solve(&self.fuser, frame, &kept, &earlier, Source::Replayed);
+        if self.all_frames.is_some() {
+            self.history.keep(frame, kept);
+        }
+        forget(entry, &mut self.reports);
+        let mut record = solved.record;
+        record.timing.time_ns = unix_time_ns();
+        record.timing.angles_ms = solved.angles.as_secs_f64() * 1e3;
+        record.timing.locate_ms = solved.locate.as_secs_f64() * 1e3;
+        record.timing.fusion_ms = record.timing.angles_ms + record.timing.locate_ms;
+        Ok(record)
+    }
+
+    /// The frames that a frame was solved with.
+    fn earlier(&self, entry: &FrameEntry) -> Result<Earlier, String> {
+        let frame = |number: &u64| {
+            let id = FrameId { run: entry.run, frame: *number };
+            if let Some(known) = self.history.get(id) {
+                return Ok((*number, known));
+            }
+            let entry = self.all_frames.as_ref().and_then(|frames| frames.get(&id));
+            let entry = entry.ok_or_else(|| format!("frame {number} of a batch is missing"))?;
+            Ok((*number, Arc::new(self.assemble(entry)?)))
+        };
+        entry.earlier.iter().map(frame).collect()
+    }
+
+    fn assemble(&self, entry: &FrameEntry) -> Result<Kept, String> {
+        blocks(entry, &self.reports, self.fuser.system()).map(Kept::new)
+    }
 }
 
 /// The blocks of a frame, put together as they were: the first of a path wins.

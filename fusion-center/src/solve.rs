@@ -1,12 +1,14 @@
 //! One frame solved: the pure chain with a stopwatch around its two steps.
 //!
+//! With batches a frame takes part in several fixes; what these have in common is made once and kept with it.
 //! Knows blocks alone. The truth lives in [`crate::truth`], which nothing here can reach.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use estimation::fusion::{FrameBlocks, Fuser, FusionError};
+use estimation::direct::{Missed, Survey};
+use estimation::fusion::{FrameBlocks, FusedFix, Fuser, FusionError};
 use proto::convert::FrameId;
 
 use crate::fix::{FixRecord, Source};
@@ -22,24 +24,36 @@ pub struct Solved {
     pub locate: Duration,
 }
 
+/// A frame that others may be solved with: what came of it, surveyed at most once.
+#[derive(Debug)]
+pub struct Kept {
+    /// What came.
+    pub blocks: FrameBlocks,
+    survey: OnceLock<Result<Survey, Missed>>,
+}
+
+impl Kept {
+    /// Not surveyed yet.
+    pub fn new(blocks: FrameBlocks) -> Self {
+        Self { blocks, survey: OnceLock::new() }
+    }
+
+    fn survey(&self, fuser: &Fuser) -> Result<&Survey, Missed> {
+        self.survey.get_or_init(|| fuser.survey(&self.blocks)).as_ref().map_err(|missed| *missed)
+    }
+}
+
 /// Frames before the one in question, of the same run, with their numbers.
-pub type Earlier = Vec<(u64, Arc<FrameBlocks>)>;
+pub type Earlier = Vec<(u64, Arc<Kept>)>;
 
 /// Solves a frame, together with earlier ones where those are given.
-pub fn solve(
-    fuser: &Fuser,
-    frame: FrameId,
-    blocks: &FrameBlocks,
-    earlier: &Earlier,
-    source: Source,
-) -> Solved {
+pub fn solve(fuser: &Fuser, frame: FrameId, kept: &Kept, earlier: &Earlier, source: Source) -> Solved {
     let started = Instant::now();
+    let blocks = &kept.blocks;
     if !earlier.is_empty() {
-        let frames = earlier.iter().map(|(number, blocks)| (*number, blocks.as_ref()));
-        let frames: Vec<(u64, &FrameBlocks)> = frames.chain([(frame.frame, blocks)]).collect();
-        match fuser.fuse_frames(&frames) {
+        match solve_batch(fuser, (frame.frame, kept), earlier) {
             // Several frames may lack what one has, such as a target that keeps its velocity.
-            Err(FusionError::Missed(estimation::direct::Missed::Unobservable)) => {}
+            Err(FusionError::Missed(Missed::Unobservable)) => {}
             outcome => {
                 let record = FixRecord::new(frame, blocks, None, &outcome, source);
                 return Solved { record, angles: Duration::ZERO, locate: started.elapsed() };
@@ -56,11 +70,17 @@ pub fn solve(
     Solved { record, angles: between - started, locate }
 }
 
+fn solve_batch(fuser: &Fuser, last: (u64, &Kept), earlier: &Earlier) -> Result<FusedFix, FusionError> {
+    let frames = earlier.iter().map(|(number, kept)| (*number, kept.as_ref())).chain([last]);
+    let surveys = frames.map(|(number, kept)| Ok((number, kept.survey(fuser)?)));
+    fuser.fuse_frames(&surveys.collect::<Result<Vec<_>, Missed>>()?)
+}
+
 /// The latest frames, for batches.
 #[derive(Debug, Default)]
 pub struct History {
     batch_frames: usize,
-    frames: BTreeMap<FrameId, Arc<FrameBlocks>>,
+    frames: BTreeMap<FrameId, Arc<Kept>>,
 }
 
 impl History {
@@ -70,27 +90,27 @@ impl History {
     }
 
     /// Takes a frame; gives those before it that make up its batch.
-    pub fn take(&mut self, frame: FrameId, blocks: &Arc<FrameBlocks>) -> Earlier {
+    pub fn take(&mut self, frame: FrameId, kept: &Arc<Kept>) -> Earlier {
         if self.batch_frames < 2 {
             return Vec::new();
         }
         let first = frame.frame.saturating_sub(self.batch_frames as u64 - 1);
         let earlier = self.frames.range(FrameId { frame: first, ..frame }..frame);
-        let earlier = earlier.map(|(id, blocks)| (id.frame, blocks.clone())).collect();
-        self.keep(frame, blocks.clone());
+        let earlier = earlier.map(|(id, kept)| (id.frame, kept.clone())).collect();
+        self.keep(frame, kept.clone());
         earlier
     }
 
     /// Keeps a frame for those that follow.
-    pub fn keep(&mut self, frame: FrameId, blocks: Arc<FrameBlocks>) {
-        self.frames.insert(frame, blocks);
+    pub fn keep(&mut self, frame: FrameId, kept: Arc<Kept>) {
+        self.frames.insert(frame, kept);
         while self.frames.len() > self.batch_frames {
             self.frames.pop_first();
         }
     }
 
     /// A frame that is still kept.
-    pub fn get(&self, frame: FrameId) -> Option<Arc<FrameBlocks>> {
+    pub fn get(&self, frame: FrameId) -> Option<Arc<Kept>> {
         self.frames.get(&frame).cloned()
     }
 }

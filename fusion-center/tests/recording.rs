@@ -4,7 +4,7 @@ mod support;
 
 use std::path::Path;
 
-use fusion_center::replay::replay;
+use fusion_center::replay::{Replayed, replay};
 use proto::v1;
 use support::*;
 
@@ -51,12 +51,24 @@ async fn two_runs_and_a_replay_give_the_same_fixes() {
     assert_eq!(fix_lines(&at("b")), expected, "whatever the order of arrival");
 
     let (recording, log) = (at("recording"), at("c"));
-    let figures =
-        tokio::task::spawn_blocking(move || replay(&recording, Some(&log), |_| {})).await.unwrap().unwrap();
-    assert_eq!((figures.fixes, figures.judged), (10, 10));
+    let again = move || replay(&recording, Some(&log), |_| {}).unwrap();
+    let Replayed { figures, broken } = tokio::task::spawn_blocking(again).await.unwrap();
+    assert_eq!((figures.fixes, figures.judged, broken.is_none()), (10, 10, true));
     assert_eq!(fix_lines(&at("c")), expected, "from the recording");
     let replayed = std::fs::read_to_string(at("c")).unwrap();
     assert!(replayed.lines().all(|line| line.contains(r#""source":"replayed""#)));
+
+    // No end, and the seventh frame cut.
+    let (recording, log) = (at("recording"), at("d"));
+    let path = recording.join("blocks.mcap");
+    let bytes = std::fs::read(&path).unwrap();
+    let seventh = bytes.windows(19).position(|bytes| bytes == br#""frame":6,"reports""#).unwrap();
+    std::fs::write(&path, &bytes[..seventh]).unwrap();
+    let again = move || replay(&recording, Some(&log), |_| {}).unwrap();
+    let Replayed { figures, broken } = tokio::task::spawn_blocking(again).await.unwrap();
+    assert!(broken.unwrap().to_string().contains("blocks.mcap"));
+    assert_eq!(figures.fixes, 6);
+    assert_eq!(fix_lines(&at("d")), expected[..6]);
 }
 
 #[test]

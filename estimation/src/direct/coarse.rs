@@ -122,7 +122,7 @@ impl CoarseGrid {
         self.min_m + Point::new(i as f64 * self.step_m.x, j as f64 * self.step_m.y)
     }
 
-    fn points(&self) -> usize {
+    pub fn points(&self) -> usize {
         self.columns * self.rows
     }
 

@@ -1,21 +1,27 @@
 //! Is there a target at all? The highest value of the likelihood on noise alone.
 //!
-//! On noise every path's J is exponential at any one point, so that 2 J of P paths is chi-square with 2 P
-//! degrees of freedom, a smooth field over the plane. The probability that its maximum over a rectangle
-//! exceeds u is, where it is small, the expected Euler characteristic of the set above u (Worsley 1994),
-//! `rho_0 + (w s_x + h s_y) rho_1 + A s rho_2`, with the roughness matrix `Lambda` of the field, `s_x, s_y` the
-//! roots of its diagonal and `s` that of its determinant:
+//! On noise every path's J is exponential at any one point, so that 2 J of P paths is chi-square with `n = 2 P`
+//! degrees of freedom, a smooth field over the plane. The probability that its maximum over a region exceeds u is,
+//! where it is small, the expected Euler characteristic of the set above u (Worsley 1994), `sum_d L_d rho_d(u)`:
 //!
-//! - `rho_0 = P(chi2 > u)`,
-//! - `rho_1 = q sqrt(u) / sqrt(2 pi)`, `rho_2 = q (u - (2 P - 1)) / (2 pi)`,
-//!   `q = u^(P - 1) exp(-u / 2) / (2^(P - 1) Gamma(P))`.
-//!
-//! Delays and bearings are likelihood ratios of fixed laws, with nothing fitted: their exponential has the mean one on noise, so that
-//! by Markov's inequality they multiply the probability by `e^-t` and add no degree of freedom.
+//! - `L_d` is the size of the region in d dimensions, in units of the field's own scale. A rectangle has `L_0 = 1`,
+//!   `L_1 = w s_x + h s_y`, `L_2 = w h s`, with the roughness matrix `Lambda` of the field, `s_x, s_y` the roots of its
+//!   diagonal and `s` that of its determinant.
+//! - `rho_0 = P(chi2 > u)`, `rho_1 = q sqrt(u) / sqrt(2 pi)`, `rho_2 = q (u - (n - 1)) / (2 pi)`,
+//!   `q = (u / 2)^(P - 1) exp(-u / 2) / Gamma(P)`, and so on: [`density`].
 //!
 //! `Lambda` is the curvature of `1 - |m(x)^H m(x + d)|^2` for unit templates, averaged over the paths.
+//!
+//! A batch of frames is searched over velocities too: a field over four dimensions, the rectangle times a disc of
+//! velocities. Frame f is looked at `x + v t_f`, so that with times about their mean the roughness in velocity is
+//! `t^2 Lambda`, t their root mean square, and none is shared between position and velocity. Added up coherently, a
+//! change of velocity also turns the frames against each other: the roughness is then `t^2 (Lambda + G)`, `G = g g^T`
+//! with the gradient g of the phase of `m(x)^H m(x + d)`. The sizes of a product are the sums of products of sizes.
+//!
+//! Delays and bearings are likelihood ratios of fixed laws, with nothing fitted: their exponential has the mean one on
+//! noise, so that by Markov's inequality they multiply the probability by `e^-t` and add no degree of freedom.
 
-use std::f64::consts::TAU;
+use std::f64::consts::{PI, TAU};
 
 use model::{Point, System};
 use nalgebra::Matrix2;
@@ -28,72 +34,152 @@ use crate::location::chi_square_survival;
 const POINTS: usize = 3;
 /// Distance over which templates are compared.
 const STEP_M: f64 = 0.05;
+/// Dimensions of position and velocity.
+const DIMENSIONS: usize = 4;
 
-/// Size of the searched rectangle in units of the field's own scale.
+/// What is searched beside the rectangle: the velocities of a batch.
 #[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Velocities {
+    /// Fastest.
+    pub most_speed: f64,
+    /// Root mean square of the frames' times about their mean.
+    pub time_spread: f64,
+    /// Whether frames add up coherently.
+    pub coherent: bool,
+}
+
+/// How the field changes from place to place, per square metre.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Roughness {
+    /// `Lambda`.
+    shape: Matrix2<f64>,
+    /// `G`.
+    phase: Matrix2<f64>,
+}
+
+/// The searched rectangle with the roughness of the field at points all over it.
+#[derive(Debug, Clone, PartialEq)]
 pub(super) struct Extent {
-    /// `w s_x + h s_y`.
-    edge: f64,
-    /// `A s`.
-    area: f64,
+    size: Point,
+    roughness: Vec<Roughness>,
 }
 
 impl Extent {
     /// Of the rectangle from `min_m` to `max_m`.
     pub fn new(scene: &Scene, min_m: Point, max_m: Point) -> Self {
         let size = max_m - min_m;
-        let (mut edge, mut area) = (0.0, 0.0);
         let fraction = |i: usize| (i as f64 + 0.5) / POINTS as f64;
-        for (i, j) in (0..POINTS).flat_map(|i| (0..POINTS).map(move |j| (i, j))) {
-            let point = min_m + Point::new(fraction(i) * size.x, fraction(j) * size.y);
-            let roughness = roughness(scene, point);
-            edge += size.x * roughness.m11.sqrt() + size.y * roughness.m22.sqrt();
-            area += size.x * size.y * roughness.determinant().max(0.0).sqrt();
-        }
-        let count = (POINTS * POINTS) as f64;
-        Self { edge: edge / count, area: area / count }
+        let points = (0..POINTS).flat_map(|i| (0..POINTS).map(move |j| (i, j)));
+        let roughness = points
+            .map(|(i, j)| roughness(scene, min_m + Point::new(fraction(i) * size.x, fraction(j) * size.y)));
+        Self { roughness: roughness.collect(), size }
     }
 
-    /// Probability that noise alone reaches `log_likelihood` somewhere, with the gains of this many paths
-    /// fitted.
-    pub fn false_alarm_probability(&self, log_likelihood: f64, gains: usize) -> f64 {
-        let (u, paths) = (2.0 * log_likelihood, gains as f64);
+    /// Probability that noise alone reaches `log_likelihood` somewhere, with this many gains fitted.
+    pub fn false_alarm_probability(
+        &self,
+        log_likelihood: f64,
+        gains: usize,
+        velocities: Option<Velocities>,
+    ) -> f64 {
+        let sizes = self.sizes(velocities);
         if gains == 0 {
-            let cells = 1.0 + self.edge + self.area;
-            return (cells * (-log_likelihood).exp()).min(1.0);
+            return (sizes.iter().sum::<f64>() * (-log_likelihood).exp()).min(1.0);
         }
         // Below the mean of the field there is no rare event to speak of.
-        if u <= 2.0 * paths {
+        if log_likelihood <= gains as f64 {
             return 1.0;
         }
-        let ln_factorial: f64 = (1..gains).map(|i| (i as f64).ln()).sum();
-        let q = ((paths - 1.0) * log_likelihood.ln() - log_likelihood - ln_factorial).exp();
-        let edge = self.edge * q * (u / TAU).sqrt();
-        let area = self.area * q * (u - (2.0 * paths - 1.0)) / TAU;
-        (chi_square_survival(u, 2 * gains) + edge + area).clamp(0.0, 1.0)
+        let terms = sizes.iter().enumerate().map(|(d, size)| size * density(d, log_likelihood, gains));
+        terms.sum::<f64>().clamp(0.0, 1.0)
+    }
+
+    /// `L_0` to `L_4`, averaged over the rectangle.
+    fn sizes(&self, velocities: Option<Velocities>) -> [f64; DIMENSIONS + 1] {
+        let mut sizes = [0.0; DIMENSIONS + 1];
+        for Roughness { shape, phase } in &self.roughness {
+            let rectangle = [
+                1.0,
+                self.size.x * shape.m11.sqrt() + self.size.y * shape.m22.sqrt(),
+                self.size.x * self.size.y * root(shape.determinant()),
+            ];
+            let disc =
+                velocities.map_or([1.0, 0.0, 0.0], |Velocities { most_speed, time_spread, coherent }| {
+                    let metric = if coherent { shape + phase } else { *shape };
+                    let radius = most_speed * time_spread;
+                    // Half the circumference of an ellipse, within 11 %.
+                    [
+                        1.0,
+                        PI * radius * root(0.5 * metric.trace()),
+                        PI * radius.powi(2) * root(metric.determinant()),
+                    ]
+                });
+            for (i, a) in rectangle.iter().enumerate() {
+                disc.iter().enumerate().for_each(|(j, b)| sizes[i + j] += a * b);
+            }
+        }
+        sizes.map(|sum| sum / self.roughness.len() as f64)
     }
 }
 
-/// `Lambda` at a point, per square metre.
-fn roughness(scene: &Scene, point: Point) -> Matrix2<f64> {
+/// Root of what rounding may have made negative.
+fn root(square: f64) -> f64 {
+    square.max(0.0).sqrt()
+}
+
+/// `rho_d(u)` of a chi-square field at `u = 2 log_likelihood` with two degrees of freedom per gain, `d <= 4`.
+fn density(d: usize, log_likelihood: f64, gains: usize) -> f64 {
+    let (u, n) = (2.0 * log_likelihood, 2.0 * gains as f64);
+    // With b_i = (n - 1) ... (n - i) / i!.
+    let (b1, b2) = (n - 1.0, (n - 1.0) * (n - 2.0) / 2.0);
+    let b3 = b2 * (n - 3.0) / 3.0;
+    let polynomial = match d {
+        0 => return chi_square_survival(u, 2 * gains),
+        1 => 1.0,
+        2 => u - b1,
+        3 => u * u - (2.0 * b1 + 1.0) * u + 2.0 * b2,
+        _ => u.powi(3) - (3.0 * b1 + 3.0) * u * u + (6.0 * b2 + 3.0 * b1) * u - 6.0 * b3,
+    };
+    let ln_gamma: f64 = (1..gains).map(|i| (i as f64).ln()).sum();
+    let ln_q = (gains as f64 - 1.0) * log_likelihood.ln() - log_likelihood - ln_gamma;
+    // u^((n - d) / 2) against the u^((n - 2) / 2) of q.
+    ln_q.exp() * u.powf(1.0 - 0.5 * d as f64) * TAU.powf(-0.5 * d as f64) * polynomial
+}
+
+/// `Lambda` and `G` at a point.
+fn roughness(scene: &Scene, point: Point) -> Roughness {
     let here = scene.views(point);
-    let loss = |step: Point| {
+    let count = scene.irs_count();
+    let paths: Vec<(usize, usize)> = (0..count).flat_map(|l| (0..count).map(move |k| (l, k))).collect();
+    let products = |step: Point| -> Vec<Complex64> {
         let there = scene.views(point + step);
-        let count = scene.irs_count();
-        let paths = (0..count).flat_map(|l| (0..count).map(move |k| (l, k)));
-        let sum: f64 = paths.map(|(l, k)| 1.0 - likeness(scene, &here, &there, l, k)).sum();
-        sum / (count * count) as f64 / STEP_M.powi(2)
+        paths.iter().map(|&(l, k)| product(scene, &here, &there, l, k)).collect()
+    };
+    let mean = |sum: f64| sum / paths.len() as f64;
+    let loss = |step: Point| {
+        let sum = products(step).iter().map(|z| 1.0 - z.norm_sqr()).sum::<f64>();
+        mean(sum) / STEP_M.powi(2)
     };
     let (x, y) = (Point::new(STEP_M, 0.0), Point::new(0.0, STEP_M));
     // Averaged over both directions: the third order drops out.
     let even = |step: Point| 0.5 * (loss(step) + loss(-step));
     let (xx, yy, both) = (even(x), even(y), even(x + y));
     let xy = 0.5 * (both - xx - yy);
-    Matrix2::new(xx, xy, xy, yy)
+    let gradient = |step: Point| -> Vec<f64> {
+        let (there, back) = (products(step), products(-step));
+        there.iter().zip(&back).map(|(a, b)| (a * b.conj()).arg() / (2.0 * STEP_M)).collect()
+    };
+    let (along_x, along_y) = (gradient(x), gradient(y));
+    let inner = |a: &[f64], b: &[f64]| mean(a.iter().zip(b).map(|(a, b)| a * b).sum());
+    let cross = inner(&along_x, &along_y);
+    Roughness {
+        shape: Matrix2::new(xx, xy, xy, yy),
+        phase: Matrix2::new(inner(&along_x, &along_x), cross, cross, inner(&along_y, &along_y)),
+    }
 }
 
-/// `|m^H m'|^2` of the unit templates of path (l, k) at two points.
-fn likeness(scene: &Scene, here: &[View], there: &[View], l: usize, k: usize) -> f64 {
+/// `m^H m'` of the unit templates of path (l, k) at two points.
+fn product(scene: &Scene, here: &[View], there: &[View], l: usize, k: usize) -> Complex64 {
     let inner = |a: &mut dyn Iterator<Item = (Complex64, Complex64)>| -> Complex64 {
         a.map(|(a, b)| a.conj() * b).sum()
     };
@@ -103,7 +189,7 @@ fn likeness(scene: &Scene, here: &[View], there: &[View], l: usize, k: usize) ->
         views[l].phasors[own.clone()].iter().zip(&views[k].template).map(|(p, t)| p * t).collect()
     };
     let spectrum = inner(&mut turned(here).into_iter().zip(turned(there)));
-    (arrival * spectrum).norm_sqr()
+    arrival * spectrum
 }
 
 /// Distance at which two points can be told apart: a delay sample along the path, a beam across it.
@@ -118,4 +204,25 @@ pub(super) fn resolution_m(system: &System) -> f64 {
         .fold(f64::INFINITY, f64::min)
         .max(0.5 * size.norm());
     delay_m.min(beam * nearest_m)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A chi-square variable of very many degrees of freedom is normal, and its field is twice as rough as each of its
+    /// parts: `rho_d -> 2^(d/2) H_(d-1)(z) exp(-z^2 / 2) / (2 pi)^((d + 1) / 2)`.
+    #[test]
+    fn many_degrees_of_freedom_make_a_gaussian_field() {
+        let gains = 4_000_000;
+        let z: f64 = 3.0;
+        let log_likelihood = gains as f64 + z * (gains as f64).sqrt();
+        let hermite = [1.0, z, z * z - 1.0, z.powi(3) - 3.0 * z];
+        for d in 1..=DIMENSIONS {
+            let half = 0.5 * d as f64;
+            let gaussian = 2f64.powf(half) * hermite[d - 1] * (-0.5 * z * z).exp() / TAU.powf(half + 0.5);
+            let ratio = density(d, log_likelihood, gains) / gaussian;
+            assert!((ratio - 1.0).abs() < 0.02, "d = {d}: {ratio}");
+        }
+    }
 }

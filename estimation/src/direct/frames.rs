@@ -11,20 +11,22 @@
 //! per path instead of F.
 //!
 //! Search: the frames' grids, each shifted by a velocity of a coarse set, are added; the best few peaks are
-//! climbed in all four variables.
+//! climbed in all four variables. Whether noise alone reaches as high is asked of a field over all four.
 
 use model::Point;
 use nalgebra::{Matrix4, Vector4};
 use num_complex::Complex64;
 use std::collections::BTreeMap;
 
-use super::evidence::Evidence;
+use super::detection::Velocities;
 use super::likelihood::{Term, each_term};
-use super::locate::{DirectLocator, Missed};
+use super::locate::{DirectLocator, Missed, Survey, noise_factor};
 use super::newton::{Climb, Summit};
 
 /// Peaks that are climbed at most.
 const MOST_CLIMBS: usize = 3;
+/// What a velocity that is not searched for may be off by.
+const SLOWEST: f64 = 1e-6;
 /// Velocities of the search per resolution covered in half a batch.
 const VELOCITIES_PER_RESOLUTION: f64 = 2.0;
 
@@ -57,45 +59,62 @@ pub struct MovingFix {
     pub covariance: Matrix4<f64>,
     /// Log-likelihood ratio against noise alone.
     pub log_likelihood: f64,
-    /// Bound on the probability that noise alone reaches it.
+    /// Probability that noise alone reaches it.
     pub false_alarm_probability: f64,
 }
 
 /// Frames with their times against the middle of the batch.
 struct Batch<'a> {
-    frames: Vec<(f64, &'a Evidence)>,
+    frames: Vec<(f64, &'a Survey)>,
     combination: Combination,
+}
+
+/// The log-likelihood ratio of a state in two parts.
+#[derive(Debug, Clone, Copy, Default)]
+struct Terms {
+    /// Energy of the spectra that the state explains, in units of the noise.
+    spectral: f64,
+    /// All else.
+    plain: f64,
+}
+
+impl Terms {
+    fn sum(self) -> f64 {
+        self.spectral + self.plain
+    }
 }
 
 impl DirectLocator {
     /// Where the target is at `time` and how it moves, from frames taken at the times given.
     pub fn locate_frames(
         &self,
-        frames: &[(f64, &Evidence)],
+        frames: &[(f64, &Survey)],
         time: f64,
         settings: &FramesSettings,
     ) -> Result<MovingFix, Missed> {
-        let usable: Vec<(f64, &Evidence)> =
-            frames.iter().copied().filter(|(_, evidence)| evidence.terms() > 0).collect();
+        let usable: Vec<(f64, &Survey)> =
+            frames.iter().copied().filter(|(_, survey)| survey.evidence.terms() > 0).collect();
         let (first, last) =
             usable.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), (t, _)| (a.min(*t), b.max(*t)));
         if usable.is_empty() || !(last - first).is_finite() {
             return Err(Missed::NoEvidence);
         }
         let (middle, half) = (0.5 * (first + last), 0.5 * (last - first));
-        let frames = usable.into_iter().map(|(t, evidence)| (t - middle, evidence)).collect();
+        let frames = usable.into_iter().map(|(t, survey)| (t - middle, survey)).collect();
         let batch = Batch { frames, combination: settings.combination };
-        let velocities = self.velocities(half, settings.most_speed);
-        let summit = self.search_batch(&batch, half, &velocities)?;
-        let single = self.extent.false_alarm_probability(summit.value, batch.gains());
-        let false_alarm_probability = (single * velocities.len() as f64).min(1.0);
+        let velocities = batch.velocities(half, settings.most_speed, self.resolution_m);
+        let summit = self.search_batch(&batch, half, settings.most_speed, velocities)?;
+        let noise_factor = batch.noise_factor(self, &summit.at);
+        let log_likelihood = summit.value / noise_factor;
+        let false_alarm_probability =
+            self.extent.false_alarm_probability(log_likelihood, batch.gains(), velocities);
         if false_alarm_probability > self.settings.false_alarm_probability {
             return Err(Missed::NoTarget { probability: false_alarm_probability });
         }
-        let mut information = summit.information;
+        let mut information = summit.information / noise_factor;
         if half == 0.0 {
             // One frame says nothing of the velocity.
-            information.m33 = 1.0 / settings.most_speed.powi(2);
+            information.m33 = 1.0 / settings.most_speed.max(SLOWEST).powi(2);
             information.m44 = information.m33;
         }
         let covariance = information.cholesky().ok_or(Missed::Unobservable)?.inverse();
@@ -105,13 +124,13 @@ impl DirectLocator {
         Ok(MovingFix {
             state: carry * summit.at,
             covariance: carry * covariance * carry.transpose(),
-            log_likelihood: summit.value,
+            log_likelihood,
             false_alarm_probability,
         })
     }
 
     /// Velocities to try: as many as move a target by half a resolution within half a batch.
-    fn velocities(&self, half: f64, most_speed: f64) -> Vec<Point> {
+    fn tried_velocities(&self, half: f64, most_speed: f64) -> Vec<Point> {
         let reach = (most_speed * half / self.resolution_m * VELOCITIES_PER_RESOLUTION).floor() as i64;
         if reach == 0 {
             return vec![Point::zeros()];
@@ -122,14 +141,18 @@ impl DirectLocator {
         grid.filter(|v| v.norm() <= most_speed * 1.0001).collect()
     }
 
-    fn search_batch(&self, batch: &Batch, half: f64, velocities: &[Point]) -> Result<Summit<4>, Missed> {
-        let grids: Vec<Vec<f64>> =
-            batch.frames.iter().map(|(_, evidence)| self.grid.values(&self.scene, evidence).total).collect();
+    fn search_batch(
+        &self,
+        batch: &Batch,
+        half: f64,
+        most_speed: f64,
+        velocities: Option<Velocities>,
+    ) -> Result<Summit<4>, Missed> {
         let mut starts: Vec<(Vector4<f64>, f64)> = Vec::new();
-        for velocity in velocities {
-            let mut total = vec![0.0; grids[0].len()];
-            for ((time, _), grid) in batch.frames.iter().zip(&grids) {
-                self.grid.add_shifted(&mut total, grid, velocity * *time);
+        for velocity in self.tried_velocities(half, most_speed) {
+            let mut total = vec![0.0; self.grid.points()];
+            for (time, survey) in &batch.frames {
+                self.grid.add_shifted(&mut total, &survey.values.total, velocity * *time);
             }
             for (point, value) in self.grid.peaks(&total).into_iter().take(MOST_CLIMBS) {
                 let at = self.grid.position_m(point);
@@ -147,44 +170,75 @@ impl DirectLocator {
         let summits = starts
             .iter()
             .take(MOST_CLIMBS)
-            .map(|(start, _)| climb.climb(*start, |state| batch.log_likelihood(self, state)));
+            .map(|(start, _)| climb.climb(*start, |state| batch.terms(self, state).sum()));
+        let searched = |at: &Vector4<f64>| {
+            let speed = at.z.hypot(at.w);
+            self.searched(at.xy()) && velocities.is_none_or(|searched| speed <= searched.most_speed)
+        };
         summits
-            .filter(|summit| self.searched(summit.at.xy()))
+            .filter(|summit| searched(&summit.at))
             .max_by(|a, b| a.value.total_cmp(&b.value))
             .ok_or(Missed::Unobservable)
     }
 }
 
 impl Batch<'_> {
+    /// The velocities that a fix may have: the climb may leave those tried by a step. One moment tells of none.
+    fn velocities(&self, half: f64, most_speed: f64, resolution_m: f64) -> Option<Velocities> {
+        let count = self.frames.len() as f64;
+        let mean = self.frames.iter().map(|(time, _)| time).sum::<f64>() / count;
+        let square = self.frames.iter().map(|(time, _)| (time - mean).powi(2)).sum::<f64>() / count;
+        let step = resolution_m / (VELOCITIES_PER_RESOLUTION * half);
+        (half > 0.0).then(|| Velocities {
+            most_speed: most_speed + step,
+            time_spread: square.sqrt(),
+            coherent: self.combination == Combination::Coherent,
+        })
+    }
+
     /// Gains that are fitted.
     fn gains(&self) -> usize {
-        let all = self.frames.iter().map(|(_, evidence)| evidence.gains());
+        let plain = self.frames.iter().map(|(_, survey)| survey.evidence.gains() - survey.evidence.spectra());
+        plain.sum::<usize>() + self.spectral_gains()
+    }
+
+    /// Those of spectra: one per path and frame, or one per path where its phase holds.
+    fn spectral_gains(&self) -> usize {
+        let spectra = self.frames.iter().map(|(_, survey)| survey.evidence.spectra());
         match self.combination {
-            Combination::NonCoherent => all.sum(),
-            Combination::Coherent => {
-                let plain = self.frames.iter().map(|(_, evidence)| evidence.gains() - evidence.spectra());
-                let coherent = self.frames.iter().map(|(_, evidence)| evidence.spectra()).max();
-                plain.sum::<usize>() + coherent.unwrap_or(0)
-            }
+            Combination::NonCoherent => spectra.sum(),
+            Combination::Coherent => spectra.max().unwrap_or(0),
         }
     }
 
-    fn log_likelihood(&self, locator: &DirectLocator, state: &Vector4<f64>) -> f64 {
+    /// As for a single frame, over all of them.
+    fn noise_factor(&self, locator: &DirectLocator, state: &Vector4<f64>) -> f64 {
+        let energies = self.frames.iter().map(|(_, survey)| survey.evidence.spectral_energy());
+        let (energy, entries) =
+            energies.fold((0.0, 0), |(e, n), (energy, entries)| (e + energy, n + entries));
+        // Four real unknowns beside the gains.
+        let freedom = entries as f64 - self.spectral_gains() as f64 - 2.0;
+        noise_factor(energy - self.terms(locator, state).spectral, freedom)
+    }
+
+    fn terms(&self, locator: &DirectLocator, state: &Vector4<f64>) -> Terms {
         let (position, velocity) = (state.xy(), Point::new(state.z, state.w));
-        let mut sum = 0.0;
+        let mut terms = Terms::default();
         let mut coherent: BTreeMap<(usize, usize), (Complex64, f64)> = BTreeMap::new();
-        for (time, evidence) in &self.frames {
-            each_term(&locator.scene, evidence, position + velocity * *time, |l, k, term| {
+        for (time, survey) in &self.frames {
+            each_term(&locator.scene, &survey.evidence, position + velocity * *time, |l, k, term| {
                 match (self.combination, &term) {
                     (Combination::Coherent, Term::Coherent { z, strength }) => {
                         let entry = coherent.entry((l, k)).or_insert((Complex64::ZERO, 0.0));
                         entry.0 += z * strength;
                         entry.1 += strength.powi(2);
                     }
-                    _ => sum += term.value(),
+                    (Combination::NonCoherent, Term::Coherent { .. }) => terms.spectral += term.value(),
+                    (_, Term::Plain(value)) => terms.plain += value,
                 }
             });
         }
-        sum + coherent.values().map(|(z, energy)| z.norm_sqr() / energy).sum::<f64>()
+        terms.spectral += coherent.values().map(|(z, energy)| z.norm_sqr() / energy).sum::<f64>();
+        terms
     }
 }

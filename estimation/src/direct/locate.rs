@@ -112,6 +112,13 @@ pub enum Missed {
     Unobservable,
 }
 
+/// A frame's evidence with its likelihood on the coarse grid: what every fix from that frame begins with.
+#[derive(Debug, Clone)]
+pub struct Survey {
+    pub(super) evidence: Evidence,
+    pub(super) values: Values,
+}
+
 /// Locates directly; made once per system.
 #[derive(Debug, Clone)]
 pub struct DirectLocator {
@@ -142,25 +149,32 @@ impl DirectLocator {
     }
 
     /// The log-likelihood ratio of a target at a point.
-    pub fn log_likelihood(&self, evidence: &Evidence, point: Point) -> f64 {
-        log_likelihood(&self.scene, evidence, point)
+    pub fn log_likelihood(&self, survey: &Survey, point: Point) -> f64 {
+        log_likelihood(&self.scene, &survey.evidence, point)
+    }
+
+    /// Looks at the whole area.
+    pub fn survey(&self, evidence: Evidence) -> Survey {
+        let values = self.grid.values(&self.scene, &evidence);
+        Survey { evidence, values }
     }
 
     /// Where the target is, if there is one.
-    pub fn locate(&self, evidence: &Evidence) -> Result<DirectFix, Missed> {
-        let mut found = self.search(evidence)?;
+    pub fn locate(&self, survey: &Survey) -> Result<DirectFix, Missed> {
+        let mut found = self.search(survey)?;
         let mut kept = None;
         let mut excluded = Vec::new();
-        let terms = found.terms;
+        let terms = survey.evidence.terms();
         let most = (self.settings.most_excluded_share * terms as f64) as usize;
         loop {
-            let evidence = kept.as_ref().unwrap_or(evidence);
-            let Some(worst) = self.disagreeing(evidence, &found) else { break };
-            let mut less = evidence.clone();
+            let survey = kept.as_ref().unwrap_or(survey);
+            let Some(worst) = self.disagreeing(survey, found.summit.at) else { break };
+            let mut less = survey.evidence.clone();
             less.remove(worst.fault);
             if less.terms() + most < terms {
                 break;
             }
+            let less = self.survey(less);
             let Ok(next) = self.search(&less) else { break };
             excluded.push(worst);
             (found, kept) = (next, Some(less));
@@ -172,7 +186,7 @@ impl DirectLocator {
     fn judge(&self, found: Found, excluded: Vec<Disagreement>) -> Result<DirectFix, Missed> {
         let summit = &found.summit;
         let log_likelihood = summit.value / found.noise_factor;
-        let probability = self.extent.false_alarm_probability(log_likelihood, found.gains);
+        let probability = self.extent.false_alarm_probability(log_likelihood, found.gains, None);
         if probability > self.settings.false_alarm_probability {
             return Err(Missed::NoTarget { probability });
         }
@@ -197,12 +211,10 @@ impl DirectLocator {
         })
     }
 
-    fn search(&self, evidence: &Evidence) -> Result<Found, Missed> {
-        let terms = evidence.terms();
-        if terms == 0 {
+    fn search(&self, Survey { evidence, values }: &Survey) -> Result<Found, Missed> {
+        if evidence.terms() == 0 {
             return Err(Missed::NoEvidence);
         }
-        let values = self.grid.values(&self.scene, evidence);
         let peaks = self.grid.peaks(&values.total);
         let top = peaks.first().map_or(0.0, |peak| peak.1);
         // No lower peak of the grid can be the highest of the plane, or a rival of it.
@@ -231,26 +243,22 @@ impl DirectLocator {
         });
         let rival = rival.filter(|rival| rival.likelihood_ratio >= self.settings.rival_probability);
         let (paths, gains) = (evidence.present_paths(), evidence.gains());
-        let noise_factor = self.noise_factor(evidence, summit.at);
-        Ok(Found { summit, rival, values, terms, paths, gains, noise_factor })
+        let (energy, entries) = evidence.spectral_energy();
+        // Two real unknowns beside the gains.
+        let freedom = entries as f64 - evidence.spectra() as f64 - 1.0;
+        let noise_factor = noise_factor(energy - self.explained(evidence, summit.at), freedom);
+        Ok(Found { summit, rival, paths, gains, noise_factor })
     }
 
-    /// Noise power that the fix leaves over the one that the nodes told, from the spectra.
-    ///
-    /// A node measures its noise on what its own fit leaves, which is the best of many fits and so leaves a
-    /// little less than the noise; against a threshold in the far tail that is several times too many false
-    /// alarms. This fit is the best of a few.
-    fn noise_factor(&self, evidence: &Evidence, at: Point) -> f64 {
-        let (energy, entries) = evidence.spectral_energy();
+    /// Energy of the spectra that a target at a point explains, in units of the noise.
+    fn explained(&self, evidence: &Evidence, at: Point) -> f64 {
         let mut explained = 0.0;
         each_term(&self.scene, evidence, at, |_, _, term| {
             if let Term::Coherent { z, .. } = term {
                 explained += z.norm_sqr();
             }
         });
-        // Two real unknowns beside the gains.
-        let freedom = entries as f64 - evidence.spectra() as f64 - 1.0;
-        if freedom < LEAST_FREEDOM { 1.0 } else { ((energy - explained) / freedom).max(LEAST_NOISE) }
+        explained
     }
 
     pub(super) fn climb(&self) -> Climb<2> {
@@ -272,11 +280,11 @@ impl DirectLocator {
     /// What is sound loses half a chi-square variable of the few parameters that it could choose for itself;
     /// a path that holds noise alone peaks anywhere, and over n resolution cells exceeds t with probability
     /// n e^-t. The larger bar is asked of both.
-    fn disagreeing(&self, evidence: &Evidence, found: &Found) -> Option<Disagreement> {
+    fn disagreeing(&self, Survey { evidence, values }: &Survey, at: Point) -> Option<Disagreement> {
         let count = self.scene.irs_count();
         let mut here = vec![f64::INFINITY; count * count];
         let mut sensor_here = vec![0.0; count];
-        each_term(&self.scene, evidence, found.summit.at, |l, k, term| {
+        each_term(&self.scene, evidence, at, |l, k, term| {
             sensor_here[l] += term.value();
             if k < count {
                 here[l * count + k] = term.value();
@@ -284,27 +292,35 @@ impl DirectLocator {
         });
         let paths = (0..count * count).map(|path| Disagreement {
             fault: Fault::Path { sensor: path / count, reflector: path % count },
-            loss: found.values.highest[path] - here[path],
+            loss: values.highest[path] - here[path],
         });
         let sensors = (0..count).map(|node| Disagreement {
             fault: Fault::SensorDelays { node },
-            loss: found.values.highest_sensor[node] - sensor_here[node],
+            loss: values.highest_sensor[node] - sensor_here[node],
         });
         let size = (self.grid.max_m - self.grid.min_m) / self.resolution_m;
         let cells = (size.x * size.y).max(1.0);
-        let bar = (cells * found.terms as f64 / self.settings.fault_probability).ln();
+        let bar = (cells * evidence.terms() as f64 / self.settings.fault_probability).ln();
         // A node whose paths all lose is at fault as a whole; a path alone is the smaller claim.
         let worst = paths.chain(sensors).filter(|d| d.loss.is_finite() && d.loss > bar);
         worst.max_by(|a, b| a.loss.total_cmp(&b.loss))
     }
 }
 
+/// Noise power that a fix leaves over the one that the nodes told, from the energy that it leaves in the spectra and
+/// their degrees of freedom.
+///
+/// A node measures its noise on what its own fit leaves, which is the best of many fits and so leaves a
+/// little less than the noise; against a threshold in the far tail that is several times too many false
+/// alarms. This fit is the best of a few.
+pub(super) fn noise_factor(left: f64, freedom: f64) -> f64 {
+    if freedom < LEAST_FREEDOM { 1.0 } else { (left / freedom).max(LEAST_NOISE) }
+}
+
 /// Outcome of one search.
 struct Found {
     summit: Summit<2>,
     rival: Option<Rival>,
-    values: Values,
-    terms: usize,
     paths: usize,
     gains: usize,
     noise_factor: f64,

@@ -19,7 +19,7 @@
 //! Each is a log-likelihood ratio, so that they add up in any mixture, and each exceeds t on noise alone with
 //! probability e^-t at most. That is what the detection test builds its threshold on.
 //!
-//! Steps: a coarse search over the coverage area from tables made once per system, Newton from
+//! Steps: a coarse search over the coverage area from tables made once per system ([`Survey`]), Newton from
 //! the best few peaks, the test whether there is a target at all, paths that disagree taken out,
 //! covariance from the curvature. Several frames: [`DirectLocator::locate_frames`].
 
@@ -35,4 +35,4 @@ mod scene;
 pub use coarse::TooLarge;
 pub use evidence::{Evidence, EvidenceError};
 pub use frames::{Combination, FramesSettings, MovingFix};
-pub use locate::{DirectFix, DirectLocator, DirectSettings, Disagreement, Missed, Rival};
+pub use locate::{DirectFix, DirectLocator, DirectSettings, Disagreement, Missed, Rival, Survey};

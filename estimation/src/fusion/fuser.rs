@@ -9,7 +9,7 @@ use super::{
 use crate::angles::{AngleEstimate, AngleEstimator};
 use crate::blocks::Blocks;
 use crate::delay::{BlockExpansion, MatchedFilter, coverage_delays, coverage_sines};
-use crate::direct::{DirectFix, DirectLocator, Evidence, EvidenceError, FramesSettings, Missed};
+use crate::direct::{DirectFix, DirectLocator, Evidence, EvidenceError, FramesSettings, Missed, Survey};
 use crate::location::{Bearing, CascadeDelay, Caution, CoverageArea, Fix, locate};
 
 /// What the last frame of a batch may lose to its own best place, as a log-likelihood ratio: half a chi-square variable of two
@@ -137,25 +137,25 @@ impl Fuser {
         self.locate(&prepared, &self.angles(&prepared))
     }
 
-    /// A fix from several frames, given with their numbers; it is the target's position in the last of them.
-    pub fn fuse_frames(&self, frames: &[(u64, &FrameBlocks)]) -> Result<FusedFix, FusionError> {
+    /// What several fixes from one frame have in common, for [`Self::fuse_frames`].
+    pub fn survey(&self, frame: &FrameBlocks) -> Result<Survey, Missed> {
         let direct = self.direct.as_ref().ok_or(Missed::NoEvidence)?;
-        let last = frames.iter().map(|(number, _)| *number).max().ok_or(Missed::NoEvidence)?;
+        Ok(direct.survey(self.evidence(direct, frame)))
+    }
+
+    /// A fix from several frames, given with their numbers; it is the target's position in the last of them.
+    pub fn fuse_frames(&self, frames: &[(u64, &Survey)]) -> Result<FusedFix, FusionError> {
+        let direct = self.direct.as_ref().ok_or(Missed::NoEvidence)?;
+        let (last, latest) = *frames.iter().max_by_key(|(number, _)| *number).ok_or(Missed::NoEvidence)?;
         // Counted back from the last, so that large frame numbers cost no precision.
-        let evidence: Vec<(f64, Evidence)> = frames
-            .iter()
-            .map(|(number, frame)| (-((last - number) as f64), self.evidence(direct, frame)))
-            .collect();
-        let timed: Vec<(f64, &Evidence)> =
-            evidence.iter().map(|(time, evidence)| (*time, evidence)).collect();
+        let timed: Vec<(f64, &Survey)> =
+            frames.iter().map(|(number, survey)| (-((last - number) as f64), *survey)).collect();
         let batch = &self.settings.batch;
         let settings =
             FramesSettings { combination: batch.combination, most_speed: batch.most_speed_m_per_frame };
         let moving = direct.locate_frames(&timed, 0.0, &settings)?;
         // A target that does not keep its velocity shows in the last frame, which then is better off alone.
-        if let Some((_, latest)) = timed.iter().max_by(|a, b| a.0.total_cmp(&b.0))
-            && let Ok(alone) = direct.locate(latest)
-        {
+        if let Ok(alone) = direct.locate(latest) {
             let value = |point| direct.log_likelihood(latest, point);
             if value(alone.position_m) - value(moving.state.xy()) > MOST_MOTION_LOSS {
                 return Err(Missed::Unobservable.into());
@@ -187,7 +187,7 @@ impl Fuser {
 
     fn locate_directly(&self, frame: &FrameBlocks) -> Result<DirectFix, Missed> {
         let direct = self.direct.as_ref().ok_or(Missed::NoEvidence)?;
-        direct.locate(&self.evidence(direct, frame))
+        direct.locate(&direct.survey(self.evidence(direct, frame)))
     }
 
     /// Whether every path is strong enough for a delay of its own.

@@ -4,14 +4,18 @@ use std::path::Path;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::say;
+use super::{note, say};
 
 /// Replays a recording and prints what its fixes add up to.
 pub fn replay(directory: &Path, fixes: Option<&Path>, json: bool) -> anyhow::Result<()> {
     let bar = if json { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
     bar.set_style(ProgressStyle::with_template("{spinner} {pos} frames, {per_sec}")?);
-    let figures = fusion_center::replay::replay(directory, fixes, |frames| bar.set_position(frames))?;
+    let replayed = fusion_center::replay::replay(directory, fixes, |frames| bar.set_position(frames))?;
     bar.finish_and_clear();
+    if let Some(broken) = replayed.broken {
+        note(&format!("the recording breaks off, what came before is replayed: {broken}"));
+    }
+    let figures = replayed.figures;
     if json {
         say(&serde_json::to_string(&figures)?);
         return Ok(());
