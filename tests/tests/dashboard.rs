@@ -303,7 +303,7 @@ fn late_paths_are_told_from_missing_ones() {
 }
 
 /// Rounds of four phases, unless the variable `HYLOC_VIEWER_ROUNDS` asks for more.
-const ROUNDS: usize = 6;
+const ROUNDS: usize = 5;
 const PHASE: Duration = Duration::from_secs(2);
 /// Fixes at the begin of a phase that count for neither kind: viewers come and go.
 const BETWEEN: usize = 15;

@@ -15,6 +15,9 @@ use tokio::process::{ChildStdin, ChildStdout, Command};
 
 use super::DemoFlags;
 
+/// Frames that may wait for a solver: a pause of the machine of a second costs none at the default rate.
+const QUEUE: &str = "64";
+
 /// Starts children; holds their common directory.
 pub struct Children {
     executable: PathBuf,
@@ -71,6 +74,7 @@ impl Children {
         arguments
             .add("--listen", "127.0.0.1:0")
             .add("--http-listen", "127.0.0.1:0")
+            .add("--queue", QUEUE)
             .add("--scenario", scenario);
         arguments.add_some("--fixes", flags.fixes.as_ref());
         arguments.add_some("--record", flags.record.as_ref());
