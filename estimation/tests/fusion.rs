@@ -215,6 +215,27 @@ fn a_batch_is_better_than_its_last_frame() {
     assert!((3.3..6.3).contains(&gain_db));
 }
 
+/// A target that jumps about has no velocity: its frames are not taken for one that moves.
+#[test]
+fn a_target_that_jumps_makes_no_batch() {
+    const BATCHES: u64 = 100;
+    let source = EchoSource::new(&Scenario::default()).unwrap();
+    let batch = BatchSettings { frames: 4, ..BatchSettings::default() };
+    let settings = FusionSettings { method: Method::Direct, batch, ..FusionSettings::default() };
+    let fuser = Fuser::new(source.system().clone(), settings).unwrap();
+    let mistaken = (0..BATCHES).into_par_iter().filter(|batch| {
+        let frames = 4 * batch..4 * (batch + 1);
+        let blocks = frames.map(|f| (f, blocks(&source, f, source.target_m(f), PayloadKind::Spectrum)));
+        let surveys: Vec<(u64, Survey)> =
+            blocks.map(|(f, blocks)| (f, fuser.survey(&blocks).unwrap())).collect();
+        let numbered: Vec<(u64, &Survey)> = surveys.iter().map(|(f, survey)| (*f, survey)).collect();
+        fuser.fuse_frames(&numbered) != Err(FusionError::Missed(Missed::Unobservable))
+    });
+    let mistaken = mistaken.count();
+    println!("{mistaken} of {BATCHES} batches of a jumping target are taken for one that moves");
+    assert!(mistaken <= 2);
+}
+
 /// A node that is silent takes its row with it; the rest is located, and says that it is less.
 #[test]
 fn a_silent_node_costs_its_row_only() {

@@ -25,6 +25,11 @@ use super::newton::{Climb, Summit};
 
 /// Peaks that are climbed at most.
 const MOST_CLIMBS: usize = 3;
+/// A frame sees a target for certain where noise alone looks like it less often than this.
+const CERTAIN: f64 = 1e-6;
+/// What such a frame may lose at a fix to its own best place, as a log-likelihood ratio: half a chi-square variable of
+/// two degrees of freedom exceeds it once in 20 000 sound frames.
+const MOST_LOSS: f64 = 10.0;
 /// What a velocity that is not searched for may be off by.
 const SLOWEST: f64 = 1e-6;
 /// Velocities of the search per resolution covered in half a batch.
@@ -104,6 +109,9 @@ impl DirectLocator {
         let batch = Batch { frames, combination: settings.combination };
         let velocities = batch.velocities(half, settings.most_speed, self.resolution_m);
         let summit = self.search_batch(&batch, half, settings.most_speed, velocities)?;
+        if batch.frames.iter().any(|(time, survey)| self.strays(survey, position_at(&summit.at, *time))) {
+            return Err(Missed::Unobservable);
+        }
         let noise_factor = batch.noise_factor(self, &summit.at);
         let log_likelihood = summit.value / noise_factor;
         let false_alarm_probability =
@@ -127,6 +135,13 @@ impl DirectLocator {
             log_likelihood,
             false_alarm_probability,
         })
+    }
+
+    /// Whether a frame that sees a target for certain sees it elsewhere: the target does not keep its velocity.
+    fn strays(&self, survey: &Survey, at: Point) -> bool {
+        let top = survey.values.total.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let chance = self.extent.false_alarm_probability(top, survey.evidence.gains(), None);
+        chance < CERTAIN && top - self.log_likelihood(survey, at) > MOST_LOSS
     }
 
     /// Velocities to try: as many as move a target by half a resolution within half a batch.
@@ -182,6 +197,11 @@ impl DirectLocator {
     }
 }
 
+/// Where a target is at a time.
+fn position_at(state: &Vector4<f64>, time: f64) -> Point {
+    state.xy() + Point::new(state.z, state.w) * time
+}
+
 impl Batch<'_> {
     /// The velocities that a fix may have: the climb may leave those tried by a step. One moment tells of none.
     fn velocities(&self, half: f64, most_speed: f64, resolution_m: f64) -> Option<Velocities> {
@@ -222,11 +242,10 @@ impl Batch<'_> {
     }
 
     fn terms(&self, locator: &DirectLocator, state: &Vector4<f64>) -> Terms {
-        let (position, velocity) = (state.xy(), Point::new(state.z, state.w));
         let mut terms = Terms::default();
         let mut coherent: BTreeMap<(usize, usize), (Complex64, f64)> = BTreeMap::new();
         for (time, survey) in &self.frames {
-            each_term(&locator.scene, &survey.evidence, position + velocity * *time, |l, k, term| {
+            each_term(&locator.scene, &survey.evidence, position_at(state, *time), |l, k, term| {
                 match (self.combination, &term) {
                     (Combination::Coherent, Term::Coherent { z, strength }) => {
                         let entry = coherent.entry((l, k)).or_insert((Complex64::ZERO, 0.0));
