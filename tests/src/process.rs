@@ -21,6 +21,11 @@ pub fn alone() -> MutexGuard<'static, ()> {
     LOCK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Says what is not tested and why, past the capture of the test runner: a skipped test must be seen.
+pub fn skipped(test: &str, why: &str) {
+    let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {why}");
+}
+
 /// An executable of the workspace, built if need be.
 pub fn executable(name: &str) -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();

@@ -2,12 +2,11 @@
 
 #![allow(clippy::print_stdout)]
 
-use std::io::Write;
 use std::time::Duration;
 
 use hyloc_tests::containers::{Project, build_image, docker, engine_answers};
 use hyloc_tests::pipeline::{count, of_node};
-use hyloc_tests::process::alone;
+use hyloc_tests::process::{alone, skipped};
 use proto::v1;
 use proto::v1::fusion_client::FusionClient;
 use serde_json::Value;
@@ -19,8 +18,7 @@ const RATE: &[(&str, &str)] = &[("RATE", "5"), ("POWER_DBM", "60"), ("DEADLINE_M
 fn engine(test: &str) -> bool {
     let answers = engine_answers();
     if !answers {
-        // Past the capture of the test runner: a skipped test must be seen.
-        let _ = writeln!(std::io::stderr(), "SKIPPED compose::{test}: no Docker engine answers");
+        skipped(&format!("compose::{test}"), "no Docker engine answers");
     }
     answers
 }
