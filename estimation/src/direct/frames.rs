@@ -27,9 +27,9 @@ use super::newton::{Climb, Summit};
 const MOST_CLIMBS: usize = 3;
 /// A frame sees a target for certain where noise alone looks like it less often than this.
 const CERTAIN: f64 = 1e-6;
-/// What such a frame may lose at a fix to its own best place, as a log-likelihood ratio: half a chi-square variable of
+/// What a sound frame may lose at a fix to its own best place, as a log-likelihood ratio: half a chi-square variable of
 /// two degrees of freedom exceeds it once in 20 000 sound frames.
-const MOST_LOSS: f64 = 10.0;
+pub(crate) const MOST_LOSS: f64 = 10.0;
 /// What a velocity that is not searched for may be off by.
 const SLOWEST: f64 = 1e-6;
 /// Velocities of the search per resolution covered in half a batch.

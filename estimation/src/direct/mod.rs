@@ -34,5 +34,6 @@ mod scene;
 
 pub use coarse::TooLarge;
 pub use evidence::{Evidence, EvidenceError};
+pub(crate) use frames::MOST_LOSS;
 pub use frames::{Combination, FramesSettings, MovingFix};
 pub use locate::{DirectFix, DirectLocator, DirectSettings, Disagreement, Missed, Rival, Survey};

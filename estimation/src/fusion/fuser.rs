@@ -9,12 +9,10 @@ use super::{
 use crate::angles::{AngleEstimate, AngleEstimator};
 use crate::blocks::Blocks;
 use crate::delay::{BlockExpansion, MatchedFilter, coverage_delays, coverage_sines};
-use crate::direct::{DirectFix, DirectLocator, Evidence, EvidenceError, FramesSettings, Missed, Survey};
+use crate::direct::{
+    DirectFix, DirectLocator, Evidence, EvidenceError, FramesSettings, MOST_LOSS, Missed, Survey,
+};
 use crate::location::{Bearing, CascadeDelay, Caution, CoverageArea, Fix, locate};
-
-/// What the last frame of a batch may lose to its own best place, as a log-likelihood ratio: half a chi-square variable of two
-/// degrees of freedom exceeds it once in 20 000 sound batches.
-const MOST_MOTION_LOSS: f64 = 10.0;
 
 /// Turns what came of a frame into a fix.
 #[derive(Debug, Clone)]
@@ -154,10 +152,10 @@ impl Fuser {
         let settings =
             FramesSettings { combination: batch.combination, most_speed: batch.most_speed_m_per_frame };
         let moving = direct.locate_frames(&timed, 0.0, &settings)?;
-        // A target that does not keep its velocity shows in the last frame, which then is better off alone.
+        // The grid has told of frames that see the target elsewhere; the last one, whose fix this is, is asked exactly.
         if let Ok(alone) = direct.locate(latest) {
             let value = |point| direct.log_likelihood(latest, point);
-            if value(alone.position_m) - value(moving.state.xy()) > MOST_MOTION_LOSS {
+            if value(alone.position_m) - value(moving.state.xy()) > MOST_LOSS {
                 return Err(Missed::Unobservable.into());
             }
         }
