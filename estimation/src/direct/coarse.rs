@@ -12,6 +12,7 @@ use num_complex::Complex64;
 use super::detection::resolution_m;
 use super::evidence::{Evidence, NodeEvidence, PathEvidence};
 use super::likelihood::{beamformed, bearing_term, block_row, block_term, delay_term};
+use super::posterior::Hypotheses;
 use super::scene::{Scene, View};
 use model::units::SPEED_OF_LIGHT_M_S;
 
@@ -122,6 +123,16 @@ impl CoarseGrid {
         self.min_m + Point::new(i as f64 * self.step_m.x, j as f64 * self.step_m.y)
     }
 
+    /// The point of the grid next to a position inside of it.
+    pub fn nearest(&self, position_m: Point) -> Option<usize> {
+        let steps = (position_m - self.min_m).component_div(&self.step_m);
+        let index = |steps: f64, count: usize| {
+            let rounded = steps.round();
+            (rounded >= 0.0 && rounded < count as f64).then_some(rounded as usize)
+        };
+        Some(index(steps.y, self.rows)? * self.columns + index(steps.x, self.columns)?)
+    }
+
     pub fn points(&self) -> usize {
         self.columns * self.rows
     }
@@ -163,19 +174,66 @@ impl CoarseGrid {
             highest: vec![f64::NEG_INFINITY; irs * irs],
             highest_sensor: vec![f64::NEG_INFINITY; irs],
         };
-        let mut before = values.total.clone();
+        let mut own = vec![0.0; self.points()];
         for (l, node) in evidence.nodes.iter().enumerate() {
-            self.add_spectra(scene, l, node, &mut values);
-            self.add_blocks(scene, l, node, &mut values);
-            self.add_parameters(l, node, &mut values);
-            let own = values.total.iter().zip(&before).map(|(now, before)| now - before);
-            values.highest_sensor[l] = own.fold(f64::NEG_INFINITY, f64::max);
-            before.copy_from_slice(&values.total);
+            own.fill(0.0);
+            self.each_value(scene, l, node, |point, k, value| {
+                own[point] += value;
+                if k < irs {
+                    let highest = &mut values.highest[l * irs + k];
+                    *highest = highest.max(value);
+                }
+            });
+            values.highest_sensor[l] = own.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            values.total.iter_mut().zip(&own).for_each(|(total, own)| *total += own);
         }
         values
     }
 
-    fn add_spectra(&self, scene: &Scene, l: usize, node: &NodeEvidence, values: &mut Values) {
+    /// Log-density of the posterior at every point, relative to nothing in particular; one value for each cross-section
+    /// per point.
+    pub fn log_densities(&self, scene: &Scene, evidence: &Evidence, hypotheses: &Hypotheses) -> Vec<f64> {
+        let count = hypotheses.count();
+        let mut sums = hypotheses.start().repeat(self.points());
+        for (l, node) in evidence.nodes.iter().enumerate() {
+            self.each_value(scene, l, node, |point, k, value| {
+                let views = &self.views[point];
+                let unit_snr = node.fits_gain(k).then(|| scene.unit_snr(&views[l], &views[k]));
+                hypotheses.add(&mut sums[point * count..(point + 1) * count], value, unit_snr);
+            });
+        }
+        sums
+    }
+
+    /// Calls `take` with (point, k, value) for every point and term of node `l`; a bearing comes as k = K.
+    fn each_value(
+        &self,
+        scene: &Scene,
+        l: usize,
+        node: &NodeEvidence,
+        mut take: impl FnMut(usize, usize, f64),
+    ) {
+        self.each_spectrum(scene, l, node, &mut take);
+        self.each_block(scene, l, node, &mut take);
+        for (point, views) in self.views.iter().enumerate() {
+            for (k, path) in node.paths.iter().enumerate() {
+                if let Some(value) = delay_term(path, &views[l], &views[k]) {
+                    take(point, k, value);
+                }
+            }
+            if let Some(value) = bearing_term(node, &views[l]) {
+                take(point, views.len(), value);
+            }
+        }
+    }
+
+    fn each_spectrum(
+        &self,
+        scene: &Scene,
+        l: usize,
+        node: &NodeEvidence,
+        take: &mut impl FnMut(usize, usize, f64),
+    ) {
         let Some(spectrum) = &node.spectrum else { return };
         let (irs, channels) = (scene.irs_count(), scene.channels());
         let beams: Vec<(Vec<f32>, Vec<f32>)> = self.scans[l]
@@ -192,12 +250,18 @@ impl CoarseGrid {
                 let table = at + own.start..at + own.end;
                 let energy =
                     energy((&y_re[own.clone()], &y_im[own]), (&self.re[table.clone()], &self.im[table]));
-                values.take(point, l * irs + k, f64::from(energy));
+                take(point, k, f64::from(energy));
             }
         }
     }
 
-    fn add_blocks(&self, scene: &Scene, l: usize, node: &NodeEvidence, values: &mut Values) {
+    fn each_block(
+        &self,
+        scene: &Scene,
+        l: usize,
+        node: &NodeEvidence,
+        take: &mut impl FnMut(usize, usize, f64),
+    ) {
         let irs = scene.irs_count();
         for (k, path) in node.paths.iter().enumerate() {
             let PathEvidence::Block(expansion) = path else { continue };
@@ -209,21 +273,7 @@ impl CoarseGrid {
             for (point, views) in self.views.iter().enumerate() {
                 let (row, derivative) = &beams[self.beams[point * irs + l] as usize];
                 let delay_s = (views[l].distance_m + views[k].distance_m) / SPEED_OF_LIGHT_M_S;
-                let value = block_term(row, derivative, &views[k], delay_s - expansion.delay_s);
-                values.take(point, l * irs + k, value);
-            }
-        }
-    }
-
-    fn add_parameters(&self, l: usize, node: &NodeEvidence, values: &mut Values) {
-        for (point, views) in self.views.iter().enumerate() {
-            for (k, path) in node.paths.iter().enumerate() {
-                if let Some(value) = delay_term(path, &views[l], &views[k]) {
-                    values.take(point, l * views.len() + k, value);
-                }
-            }
-            if let Some(value) = bearing_term(node, &views[l]) {
-                values.total[point] += value;
+                take(point, k, block_term(row, derivative, &views[k], delay_s - expansion.delay_s));
             }
         }
     }
@@ -254,13 +304,6 @@ impl CoarseGrid {
             (0..total.len()).filter(|&p| is_peak(p)).map(|p| (p, total[p])).collect();
         peaks.sort_by(|a, b| b.1.total_cmp(&a.1));
         peaks
-    }
-}
-
-impl Values {
-    fn take(&mut self, point: usize, path: usize, value: f64) {
-        self.total[point] += value;
-        self.highest[path] = self.highest[path].max(value);
     }
 }
 

@@ -207,9 +207,8 @@ impl Evidence {
 
     /// Paths whose gain is fitted: those that deliver a spectrum or a block.
     pub(super) fn gains(&self) -> usize {
-        let paths = self.nodes.iter().flat_map(|node| &node.paths);
-        let fitted = |path: &&PathEvidence| matches!(path, PathEvidence::Spectrum | PathEvidence::Block(_));
-        paths.filter(fitted).count()
+        let fitted = |node: &NodeEvidence| (0..node.paths.len()).filter(|&k| node.fits_gain(k)).count();
+        self.nodes.iter().map(fitted).sum()
     }
 
     /// Energy of all spectra in use, and their number of entries.
@@ -240,6 +239,11 @@ impl Evidence {
 }
 
 impl NodeEvidence {
+    /// Whether the gain of the path to IRS `k` is fitted: whether it delivers a spectrum or a block.
+    pub fn fits_gain(&self, k: usize) -> bool {
+        matches!(self.paths.get(k), Some(PathEvidence::Spectrum | PathEvidence::Block(_)))
+    }
+
     /// The bearing, where no path holds it already.
     pub fn counted_bearing(&self) -> Option<(Bearing, f64)> {
         let delays = |path: &PathEvidence| matches!(path, PathEvidence::Delay { .. } | PathEvidence::Missing);

@@ -18,10 +18,12 @@ use nalgebra::{Matrix4, Vector4};
 use num_complex::Complex64;
 use std::collections::BTreeMap;
 
+use super::certainty::{Certainty, Elsewhere};
 use super::detection::Velocities;
-use super::likelihood::{Term, each_term};
-use super::locate::{DirectLocator, Missed, Survey, noise_factor};
+use super::likelihood::each_term;
+use super::locate::{Alternative, DirectLocator, Missed, NEGLIGIBLE, Survey, noise_factor};
 use super::newton::{Climb, Summit};
+use super::posterior::{Hypotheses, Part, Peak, Posterior, log_mean};
 
 /// Peaks that are climbed at most.
 const MOST_CLIMBS: usize = 3;
@@ -66,27 +68,19 @@ pub struct MovingFix {
     pub log_likelihood: f64,
     /// Probability that noise alone reaches it.
     pub false_alarm_probability: f64,
+    /// Radius that holds the position's error with probability `1 - integrity_risk`, given one possible undetected
+    /// fault; none where there is no such radius.
+    pub protection_level_m: Option<f64>,
+    /// Whether the target may well be elsewhere.
+    pub doubtful: bool,
+    /// Where the target then may be in the middle of the batch, likeliest first.
+    pub alternatives: Vec<Alternative>,
 }
 
 /// Frames with their times against the middle of the batch.
 struct Batch<'a> {
     frames: Vec<(f64, &'a Survey)>,
     combination: Combination,
-}
-
-/// The log-likelihood ratio of a state in two parts.
-#[derive(Debug, Clone, Copy, Default)]
-struct Terms {
-    /// Energy of the spectra that the state explains, in units of the noise.
-    spectral: f64,
-    /// All else.
-    plain: f64,
-}
-
-impl Terms {
-    fn sum(self) -> f64 {
-        self.spectral + self.plain
-    }
 }
 
 impl DirectLocator {
@@ -119,21 +113,30 @@ impl DirectLocator {
         if false_alarm_probability > self.settings.false_alarm_probability {
             return Err(Missed::NoTarget { probability: false_alarm_probability });
         }
-        let mut information = summit.information / noise_factor;
-        if half == 0.0 {
-            // One frame says nothing of the velocity.
-            information.m33 = 1.0 / settings.most_speed.max(SLOWEST).powi(2);
-            information.m44 = information.m33;
-        }
-        let covariance = information.cholesky().ok_or(Missed::Unobservable)?.inverse();
+        let difference = self.batch_climb(half).difference;
+        let parts = |state: &Vector4<f64>| batch.parts(self, state, batch.combination);
+        // One frame says nothing of the velocity.
+        let slowness = if half == 0.0 { settings.most_speed.max(SLOWEST).powi(-2) } else { 0.0 };
+        let prior = Matrix4::from_diagonal(&Vector4::new(0.0, 0.0, slowness, slowness));
+        let certainty = Certainty::new(self, &summit.at, noise_factor, &difference, &prior, parts)
+            .ok_or(Missed::Unobservable)?;
+        let covariance = certainty.peak.covariance;
         // From the middle of the batch to the time asked for.
         let mut carry = Matrix4::identity();
         (carry.m13, carry.m24) = (time - middle, time - middle);
+        let to_position = carry.fixed_view::<2, 4>(0, 0).into_owned();
+        let tried = self.tried_velocities(half, settings.most_speed);
+        let elsewhere = self
+            .elsewhere_in_batch(&batch, &summit, &tried, &certainty, noise_factor)
+            .ok_or(Missed::Unobservable)?;
         Ok(MovingFix {
             state: carry * summit.at,
             covariance: carry * covariance * carry.transpose(),
             log_likelihood,
             false_alarm_probability,
+            protection_level_m: certainty.protection_level_m(&to_position, 1.0, self.settings.integrity_risk),
+            doubtful: elsewhere.probability > self.settings.doubt_probability,
+            alternatives: elsewhere.places,
         })
     }
 
@@ -175,17 +178,10 @@ impl DirectLocator {
             }
         }
         starts.sort_by(|a, b| b.1.total_cmp(&a.1));
-        let climb = self.climb();
-        let (difference, longest) = (climb.difference.x, climb.longest.x);
-        let half = half.max(1e-3);
-        let climb = Climb {
-            difference: Vector4::new(difference, difference, difference / half, difference / half),
-            longest: Vector4::new(longest, longest, longest / half, longest / half),
-        };
-        let summits = starts
-            .iter()
-            .take(MOST_CLIMBS)
-            .map(|(start, _)| climb.climb(*start, |state| batch.terms(self, state).sum()));
+        let climb = self.batch_climb(half);
+        let summits = starts.iter().take(MOST_CLIMBS).map(|(start, _)| {
+            climb.climb(*start, |state| total(&batch.parts(self, state, batch.combination)))
+        });
         let searched = |at: &Vector4<f64>| {
             let speed = at.z.hypot(at.w);
             self.searched(at.xy()) && velocities.is_none_or(|searched| speed <= searched.most_speed)
@@ -195,6 +191,82 @@ impl DirectLocator {
             .max_by(|a, b| a.value.total_cmp(&b.value))
             .ok_or(Missed::Unobservable)
     }
+}
+
+impl DirectLocator {
+    fn batch_climb(&self, half: f64) -> Climb<4> {
+        let climb = self.climb();
+        let (difference, longest) = (climb.difference.x, climb.longest.x);
+        let half = half.max(1e-3);
+        Climb {
+            difference: Vector4::new(difference, difference, difference / half, difference / half),
+            longest: Vector4::new(longest, longest, longest / half, longest / half),
+        }
+    }
+
+    /// Weighs other places in the middle of the batch, each with the velocity that suits it best. How wide a peak is in
+    /// velocity is taken to be the same everywhere, so that it cancels. Frames are weighed non-coherently, which is
+    /// the more doubtful of the two.
+    fn elsewhere_in_batch(
+        &self,
+        batch: &Batch,
+        summit: &Summit<4>,
+        tried: &[Point],
+        certainty: &Certainty<4>,
+        noise_factor: f64,
+    ) -> Option<Elsewhere> {
+        let position = certainty.peak.covariance.fixed_view::<2, 2>(0, 0).into_owned();
+        let mut posterior = Posterior::normal(&Peak::new(position)?)?;
+        let here = batch.parts(self, &summit.at, Combination::NonCoherent);
+        let near = total(&here) - NEGLIGIBLE * noise_factor;
+        let totals = batch.frames.iter().map(|(_, survey)| survey.values.total.as_slice()).collect();
+        let totals = self.best_along(batch, tried, totals, 1);
+        self.look_around(
+            &mut posterior,
+            summit.at.xy(),
+            |point| totals[point] > near,
+            || {
+                let hypotheses = Hypotheses::around(&here, noise_factor);
+                let frames = batch.frames.iter().map(|(_, survey)| &survey.evidence);
+                let logs: Vec<Vec<f64>> = frames
+                    .map(|evidence| self.grid.log_densities(&self.scene, evidence, &hypotheses))
+                    .collect();
+                let logs = self.best_along(
+                    batch,
+                    tried,
+                    logs.iter().map(Vec::as_slice).collect(),
+                    hypotheses.count(),
+                );
+                let log_here = hypotheses.log_density(&here);
+                logs.into_iter().map(|log| log - log_here).collect()
+            },
+        );
+        self.elsewhere(&posterior, summit.at.xy(), &position)
+    }
+
+    /// Per point of the grid: the mean likelihood of the frames, added up along the velocity that suits the point best.
+    /// `values` has `stride` logarithms for every frame and point.
+    fn best_along(&self, batch: &Batch, tried: &[Point], values: Vec<&[f64]>, stride: usize) -> Vec<f64> {
+        let along = |from_m: Point, velocity: &Point| {
+            let mut sums = vec![0.0; stride];
+            for ((time, _), values) in batch.frames.iter().zip(&values) {
+                let point = self.grid.nearest(from_m + velocity * *time)?;
+                let own = &values[point * stride..(point + 1) * stride];
+                sums.iter_mut().zip(own).for_each(|(sum, value)| *sum += value);
+            }
+            Some(log_mean(&sums))
+        };
+        let best = |point: usize| {
+            let from_m = self.grid.position_m(point);
+            tried.iter().filter_map(|velocity| along(from_m, velocity)).fold(f64::NEG_INFINITY, f64::max)
+        };
+        (0..self.grid.points()).map(best).collect()
+    }
+}
+
+/// The log-likelihood ratio of all terms.
+fn total(parts: &[Part]) -> f64 {
+    parts.iter().map(|part| part.value).sum()
 }
 
 /// Where a target is at a time.
@@ -238,26 +310,34 @@ impl Batch<'_> {
             energies.fold((0.0, 0), |(e, n), (energy, entries)| (e + energy, n + entries));
         // Four real unknowns beside the gains.
         let freedom = entries as f64 - self.spectral_gains() as f64 - 2.0;
-        noise_factor(energy - self.terms(locator, state).spectral, freedom)
+        let spectral = self.parts(locator, state, self.combination).into_iter().filter(|part| part.spectral);
+        noise_factor(energy - spectral.map(|part| part.value).sum::<f64>(), freedom)
     }
 
-    fn terms(&self, locator: &DirectLocator, state: &Vector4<f64>) -> Terms {
-        let mut terms = Terms::default();
-        let mut coherent: BTreeMap<(usize, usize), (Complex64, f64)> = BTreeMap::new();
+    /// The terms of the likelihood at a state, added up over the frames where these are coherent.
+    fn parts(&self, locator: &DirectLocator, state: &Vector4<f64>, combination: Combination) -> Vec<Part> {
+        let mut parts: Vec<Part> = Vec::new();
+        let mut coherent: BTreeMap<(usize, usize), (Complex64, f64, f64)> = BTreeMap::new();
         for (time, survey) in &self.frames {
             each_term(&locator.scene, &survey.evidence, position_at(state, *time), |l, k, term| {
-                match (self.combination, &term) {
-                    (Combination::Coherent, Term::Coherent { z, strength }) => {
-                        let entry = coherent.entry((l, k)).or_insert((Complex64::ZERO, 0.0));
-                        entry.0 += z * strength;
-                        entry.1 += strength.powi(2);
+                match (combination, term.amplitude) {
+                    (Combination::Coherent, Some(z)) => {
+                        let sums = coherent.entry((l, k)).or_default();
+                        sums.0 += z * term.strength;
+                        sums.1 += term.strength.powi(2);
+                        sums.2 += term.unit_snr.unwrap_or(0.0);
                     }
-                    (Combination::NonCoherent, Term::Coherent { .. }) => terms.spectral += term.value(),
-                    (_, Term::Plain(value)) => terms.plain += value,
+                    _ => parts.push(Part::new(l, k, &term)),
                 }
             });
         }
-        terms.spectral += coherent.values().map(|(z, energy)| z.norm_sqr() / energy).sum::<f64>();
-        terms
+        parts.extend(coherent.into_iter().map(|((sensor, reflector), (z, energy, unit_snr))| Part {
+            sensor,
+            reflector,
+            value: z.norm_sqr() / energy,
+            spectral: true,
+            unit_snr: Some(unit_snr),
+        }));
+        parts
     }
 }

@@ -22,19 +22,20 @@ const GROSS_SHARE: f64 = 0.05;
 const FARTHEST_PEAK: f64 = 1.0;
 
 /// What one path says of a point.
-pub(super) enum Term {
-    /// `z` of a spectrum: |z|^2 is the term, and frames add coherently; with ||b_k||, the weight of the frame.
-    Coherent { z: Complex64, strength: f64 },
-    /// A term without a phase.
-    Plain(f64),
+pub(super) struct Term {
+    /// The log-likelihood ratio.
+    pub value: f64,
+    /// `z` of a spectrum, with `|z|^2` the value: such terms of several frames can add up coherently.
+    pub amplitude: Option<Complex64>,
+    /// `||b_k||`.
+    pub strength: f64,
+    /// SNR at unit cross-section of a path whose gain is fitted: of a spectrum or a block.
+    pub unit_snr: Option<f64>,
 }
 
 impl Term {
-    pub fn value(&self) -> f64 {
-        match self {
-            Self::Coherent { z, .. } => z.norm_sqr(),
-            Self::Plain(value) => *value,
-        }
+    fn plain(value: f64) -> Self {
+        Self { value, amplitude: None, strength: 0.0, unit_snr: None }
     }
 }
 
@@ -49,28 +50,34 @@ pub(super) fn each_term(
     for (l, node) in evidence.nodes.iter().enumerate() {
         let row = node.spectrum.as_ref().map(|rows| turned_row(rows, &views[l]));
         for (k, path) in node.paths.iter().enumerate() {
+            let fitted = |value: f64, amplitude: Option<Complex64>| Term {
+                value,
+                amplitude,
+                strength: views[k].strength,
+                unit_snr: Some(scene.unit_snr(&views[l], &views[k])),
+            };
             let term = match (path, &row) {
                 (PathEvidence::Spectrum, Some(row)) => {
                     let own = &row[scene.range(k)];
-                    let z = own.iter().zip(&views[k].template).map(|(y, t)| y * t).sum();
-                    Term::Coherent { z, strength: views[k].strength }
+                    let z: Complex64 = own.iter().zip(&views[k].template).map(|(y, t)| y * t).sum();
+                    fitted(z.norm_sqr(), Some(z))
                 }
                 (PathEvidence::Block(expansion), _) => {
                     let arrival = &views[l].arrival;
                     let rows = [&expansion.block, &expansion.block_derivative]
                         .map(|matrix| block_row(matrix, arrival));
                     let delay_s = (views[l].distance_m + views[k].distance_m) / SPEED_OF_LIGHT_M_S;
-                    Term::Plain(block_term(&rows[0], &rows[1], &views[k], delay_s - expansion.delay_s))
+                    fitted(block_term(&rows[0], &rows[1], &views[k], delay_s - expansion.delay_s), None)
                 }
                 _ => match delay_term(path, &views[l], &views[k]) {
-                    Some(value) => Term::Plain(value),
+                    Some(value) => Term::plain(value),
                     None => continue,
                 },
             };
             take(l, k, term);
         }
         if let Some(value) = bearing_term(node, &views[l]) {
-            take(l, views.len(), Term::Plain(value));
+            take(l, views.len(), Term::plain(value));
         }
     }
 }
@@ -78,7 +85,7 @@ pub(super) fn each_term(
 /// The log-likelihood ratio at a point.
 pub(super) fn log_likelihood(scene: &Scene, evidence: &Evidence, point: Point) -> f64 {
     let mut sum = 0.0;
-    each_term(scene, evidence, point, |_, _, term| sum += term.value());
+    each_term(scene, evidence, point, |_, _, term| sum += term.value);
     sum
 }
 

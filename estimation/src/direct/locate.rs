@@ -5,11 +5,13 @@ use std::fmt;
 use model::{Point, System};
 use nalgebra::{Matrix2, Vector2};
 
+use super::certainty::Certainty;
 use super::coarse::{CoarseGrid, TooLarge, Values};
 use super::detection::{Extent, resolution_m};
 use super::evidence::Evidence;
-use super::likelihood::{Term, each_term, log_likelihood};
+use super::likelihood::{each_term, log_likelihood};
 use super::newton::{Climb, Summit};
+use super::posterior::{Part, Posterior, log_mean};
 use super::scene::Scene;
 use crate::location::Fault;
 
@@ -17,6 +19,10 @@ use crate::location::Fault;
 const MOST_CLIMBS: usize = 6;
 /// Share of a peak that the grid may lose.
 const GRID_LOSS: f64 = 0.06;
+/// Peaks of the grid that are this much lower than the highest, as log-likelihood ratios, are climbed too.
+const NEARLY_AS_HIGH: f64 = 4.6;
+/// A place whose log-likelihood ratio against the fix is below minus this does not weigh.
+pub(super) const NEGLIGIBLE: f64 = 18.0;
 /// The noise is measured anew on at least this many complex entries.
 const LEAST_FREEDOM: f64 = 100.0;
 /// Less than this share of the noise that the nodes told is not believed.
@@ -31,8 +37,10 @@ pub struct DirectSettings {
     pub fault_probability: f64,
     /// Largest share of the paths that may be taken out. Default: one half.
     pub most_excluded_share: f64,
-    /// A second peak that is less likely than this against the first is no rival. Default: 0.01.
-    pub rival_probability: f64,
+    /// A fix is doubtful where the target is elsewhere with more than this probability. Default: 2e-3.
+    pub doubt_probability: f64,
+    /// Share of fixes whose error may exceed the protection level. Default: 1e-3.
+    pub integrity_risk: f64,
 }
 
 impl Default for DirectSettings {
@@ -41,20 +49,19 @@ impl Default for DirectSettings {
             false_alarm_probability: 5e-4,
             fault_probability: 5e-4,
             most_excluded_share: 0.5,
-            rival_probability: 0.01,
+            doubt_probability: 2e-3,
+            integrity_risk: 1e-3,
         }
     }
 }
 
-/// The second-best place.
+/// Another place where the target may be.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Rival {
+pub struct Alternative {
     /// Where it is.
     pub position_m: Point,
-    /// How far from the fix.
-    pub distance_m: f64,
-    /// Likelihood over that of the fix.
-    pub likelihood_ratio: f64,
+    /// Posterior probability that the target is thereabouts.
+    pub probability: f64,
 }
 
 /// Evidence that points elsewhere than the rest.
@@ -81,16 +88,23 @@ impl fmt::Display for Disagreement {
 pub struct DirectFix {
     /// Where the likelihood is highest.
     pub position_m: Point,
-    /// Inverse of the observed information there.
+    /// Covariance of its error: the posterior's, about the fix.
     pub covariance_m2: Matrix2<f64>,
+    /// Radius that holds the error with probability `1 - integrity_risk`, given one possible undetected fault; none
+    /// where there is no such radius.
+    pub protection_level_m: Option<f64>,
     /// Log-likelihood ratio against noise alone.
     pub log_likelihood: f64,
     /// Probability that noise alone reaches it.
     pub false_alarm_probability: f64,
     /// What disagrees and was taken out, in the order found.
     pub excluded: Vec<Disagreement>,
-    /// A second place about as likely, if there is one.
-    pub rival: Option<Rival>,
+    /// Posterior probability that the target is not where the covariance says.
+    pub elsewhere_probability: f64,
+    /// Whether that is more than is allowed for a fix without doubt.
+    pub doubtful: bool,
+    /// Where the target then may be, likeliest first.
+    pub alternatives: Vec<Alternative>,
     /// Paths in use.
     pub paths: usize,
 }
@@ -179,11 +193,11 @@ impl DirectLocator {
             excluded.push(worst);
             (found, kept) = (next, Some(less));
         }
-        self.judge(found, excluded)
+        self.judge(kept.as_ref().unwrap_or(survey), found, excluded)
     }
 
     /// Tests whether there is a target, and states the fix.
-    fn judge(&self, found: Found, excluded: Vec<Disagreement>) -> Result<DirectFix, Missed> {
+    fn judge(&self, survey: &Survey, found: Found, excluded: Vec<Disagreement>) -> Result<DirectFix, Missed> {
         let summit = &found.summit;
         let log_likelihood = summit.value / found.noise_factor;
         let probability = self.extent.false_alarm_probability(log_likelihood, found.gains, None);
@@ -193,22 +207,59 @@ impl DirectLocator {
         if !self.searched(summit.at) {
             return Err(Missed::Unobservable);
         }
-        let information = summit.information / found.noise_factor;
-        let covariance_m2 = information.cholesky().ok_or(Missed::Unobservable)?.inverse();
+        let at = summit.at;
+        let parts = |point: &Point| self.parts(&survey.evidence, *point);
+        let certainty =
+            Certainty::new(self, &at, found.noise_factor, &self.climb().difference, &Matrix2::zeros(), parts)
+                .ok_or(Missed::Unobservable)?;
+        let log_density =
+            |point: Point| certainty.hypotheses.log_density(&parts(&point)) - certainty.log_density;
+        let posterior = if certainty.weak {
+            Posterior::integrated(&certainty.peak, |displacement| log_density(at + displacement))
+        } else {
+            Posterior::normal(&certainty.peak)
+        };
+        let mut posterior = posterior.ok_or(Missed::Unobservable)?;
+        let near = summit.value - NEGLIGIBLE * found.noise_factor;
+        self.look_around(
+            &mut posterior,
+            at,
+            |point| survey.values.total[point] > near,
+            || {
+                let hypotheses = &certainty.hypotheses;
+                let logs = self.grid.log_densities(&self.scene, &survey.evidence, hypotheses);
+                logs.chunks(hypotheses.count()).map(|logs| log_mean(logs) - certainty.log_density).collect()
+            },
+        );
+        let covariance_m2 = posterior.covariance();
         let diagonal_m = (self.grid.max_m - self.grid.min_m).norm();
         let deviation_m = covariance_m2.trace().sqrt();
         if !deviation_m.is_finite() || deviation_m > diagonal_m {
             return Err(Missed::Unobservable);
         }
+        let widening = certainty.widening(&covariance_m2);
+        let protection_level_m =
+            certainty.protection_level_m(&Matrix2::identity(), widening, self.settings.integrity_risk);
+        let elsewhere = self.elsewhere(&posterior, at, &covariance_m2).ok_or(Missed::Unobservable)?;
         Ok(DirectFix {
-            position_m: summit.at,
+            position_m: at,
             covariance_m2,
+            protection_level_m,
             log_likelihood,
             false_alarm_probability: probability,
             excluded,
-            rival: found.rival,
+            doubtful: elsewhere.probability > self.settings.doubt_probability,
+            elsewhere_probability: elsewhere.probability,
+            alternatives: elsewhere.places,
             paths: found.paths,
         })
+    }
+
+    /// The terms of the likelihood at a point.
+    pub(super) fn parts(&self, evidence: &Evidence, point: Point) -> Vec<Part> {
+        let mut parts = Vec::with_capacity(evidence.terms());
+        each_term(&self.scene, evidence, point, |l, k, term| parts.push(Part::new(l, k, &term)));
+        parts
     }
 
     fn search(&self, Survey { evidence, values }: &Survey) -> Result<Found, Missed> {
@@ -218,8 +269,7 @@ impl DirectLocator {
         let peaks = self.grid.peaks(&values.total);
         let top = peaks.first().map_or(0.0, |peak| peak.1);
         // No lower peak of the grid can be the highest of the plane, or a rival of it.
-        let rival_log = -self.settings.rival_probability.ln();
-        let least = top - GRID_LOSS * top.abs() - rival_log;
+        let least = top - GRID_LOSS * top.abs() - NEARLY_AS_HIGH;
         let objective = |point: &Vector2<f64>| log_likelihood(&self.scene, evidence, *point);
         let climb = self.climb();
         let mut summits: Vec<Summit<2>> = peaks
@@ -235,30 +285,17 @@ impl DirectLocator {
             b_inside.cmp(&a_inside).then(b_value.total_cmp(&a_value))
         });
         let summit = *summits.first().ok_or(Missed::Unobservable)?;
-        let apart = |other: &&Summit<2>| (other.at - summit.at).norm() > 0.25 * self.resolution_m;
-        let rival = summits.iter().skip(1).find(apart).map(|other| Rival {
-            position_m: other.at,
-            distance_m: (other.at - summit.at).norm(),
-            likelihood_ratio: (other.value - summit.value).exp(),
-        });
-        let rival = rival.filter(|rival| rival.likelihood_ratio >= self.settings.rival_probability);
         let (paths, gains) = (evidence.present_paths(), evidence.gains());
         let (energy, entries) = evidence.spectral_energy();
         // Two real unknowns beside the gains.
         let freedom = entries as f64 - evidence.spectra() as f64 - 1.0;
         let noise_factor = noise_factor(energy - self.explained(evidence, summit.at), freedom);
-        Ok(Found { summit, rival, paths, gains, noise_factor })
+        Ok(Found { summit, paths, gains, noise_factor })
     }
 
     /// Energy of the spectra that a target at a point explains, in units of the noise.
     fn explained(&self, evidence: &Evidence, at: Point) -> f64 {
-        let mut explained = 0.0;
-        each_term(&self.scene, evidence, at, |_, _, term| {
-            if let Term::Coherent { z, .. } = term {
-                explained += z.norm_sqr();
-            }
-        });
-        explained
+        self.parts(evidence, at).iter().filter(|part| part.spectral).map(|part| part.value).sum()
     }
 
     pub(super) fn climb(&self) -> Climb<2> {
@@ -285,9 +322,9 @@ impl DirectLocator {
         let mut here = vec![f64::INFINITY; count * count];
         let mut sensor_here = vec![0.0; count];
         each_term(&self.scene, evidence, at, |l, k, term| {
-            sensor_here[l] += term.value();
+            sensor_here[l] += term.value;
             if k < count {
-                here[l * count + k] = term.value();
+                here[l * count + k] = term.value;
             }
         });
         let paths = (0..count * count).map(|path| Disagreement {
@@ -320,7 +357,6 @@ pub(super) fn noise_factor(left: f64, freedom: f64) -> f64 {
 /// Outcome of one search.
 struct Found {
     summit: Summit<2>,
-    rival: Option<Rival>,
     paths: usize,
     gains: usize,
     noise_factor: f64,

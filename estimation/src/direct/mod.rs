@@ -23,6 +23,7 @@
 //! the best few peaks, the test whether there is a target at all, paths that disagree taken out,
 //! covariance from the curvature. Several frames: [`DirectLocator::locate_frames`].
 
+mod certainty;
 mod coarse;
 mod detection;
 mod evidence;
@@ -30,10 +31,12 @@ mod frames;
 mod likelihood;
 mod locate;
 mod newton;
+mod posterior;
+mod protection;
 mod scene;
 
 pub use coarse::TooLarge;
 pub use evidence::{Evidence, EvidenceError};
 pub(crate) use frames::MOST_LOSS;
 pub use frames::{Combination, FramesSettings, MovingFix};
-pub use locate::{DirectFix, DirectLocator, DirectSettings, Disagreement, Missed, Rival, Survey};
+pub use locate::{Alternative, DirectFix, DirectLocator, DirectSettings, Disagreement, Missed, Survey};

@@ -24,8 +24,6 @@ pub(super) struct Climb<const N: usize> {
 pub(super) struct Summit<const N: usize> {
     pub at: SVector<f64, N>,
     pub value: f64,
-    /// Minus the second derivatives: the observed information.
-    pub information: SMatrix<f64, N, N>,
 }
 
 impl<const N: usize> Climb<N> {
@@ -37,46 +35,22 @@ impl<const N: usize> Climb<N> {
             let step = self.limited(ascent(&gradient, &information));
             // What the quadratic model promises; below this it is rounding.
             if gradient.dot(&step).abs() < 1e-9 * (1.0 + value.abs()) {
-                return Summit { at, value, information };
+                break;
             }
-            let Some((next, higher)) = shortened(&at, value, &step, &f) else {
-                return Summit { at, value, information };
-            };
+            let Some((next, higher)) = shortened(&at, value, &step, &f) else { break };
             (at, value) = (next, higher);
         }
-        let (_, information) = self.derivatives(&at, value, &f);
-        Summit { at, value, information }
+        Summit { at, value }
     }
 
-    /// Gradient and negated second derivatives.
     fn derivatives(
         &self,
         at: &SVector<f64, N>,
         value: f64,
         f: &impl Fn(&SVector<f64, N>) -> f64,
     ) -> (SVector<f64, N>, SMatrix<f64, N, N>) {
-        let h = &self.difference;
-        let moved = |i: usize, j: usize, sign: f64| {
-            let mut point = *at;
-            point[i] += sign * h[i];
-            if i != j {
-                point[j] += sign * h[j];
-            }
-            f(&point)
-        };
-        let ahead: SVector<f64, N> = SVector::from_fn(|i, _| moved(i, i, 1.0));
-        let behind: SVector<f64, N> = SVector::from_fn(|i, _| moved(i, i, -1.0));
-        let gradient = SVector::from_fn(|i, _| (ahead[i] - behind[i]) / (2.0 * h[i]));
-        let mut information = SMatrix::zeros();
-        for i in 0..N {
-            information[(i, i)] = -(ahead[i] - 2.0 * value + behind[i]) / h[i].powi(2);
-            for j in 0..i {
-                let both = moved(i, j, 1.0) + moved(i, j, -1.0);
-                let single = ahead[i] + behind[i] + ahead[j] + behind[j];
-                information[(i, j)] = -(both - single + 2.0 * value) / (2.0 * h[i] * h[j]);
-                information[(j, i)] = information[(i, j)];
-            }
-        }
+        let mut all = expansions(&self.difference, at, &[value], |point| vec![f(point)]);
+        let Expansion { gradient, information } = all.remove(0);
         (gradient, information)
     }
 
@@ -84,6 +58,51 @@ impl<const N: usize> Climb<N> {
         let excess = step.iter().zip(self.longest.iter()).map(|(s, most)| s.abs() / most).fold(1.0, f64::max);
         step / excess
     }
+}
+
+/// First and second derivatives of one function.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Expansion<const N: usize> {
+    pub gradient: SVector<f64, N>,
+    /// Minus the second derivatives.
+    pub information: SMatrix<f64, N, N>,
+}
+
+/// Central differences over `h` of several functions at once, whose values at `at` are known.
+pub(super) fn expansions<const N: usize>(
+    h: &SVector<f64, N>,
+    at: &SVector<f64, N>,
+    here: &[f64],
+    f: impl Fn(&SVector<f64, N>) -> Vec<f64>,
+) -> Vec<Expansion<N>> {
+    let moved = |i: usize, j: usize, sign: f64| {
+        let mut point = *at;
+        point[i] += sign * h[i];
+        if i != j {
+            point[j] += sign * h[j];
+        }
+        f(&point)
+    };
+    let ahead: Vec<Vec<f64>> = (0..N).map(|i| moved(i, i, 1.0)).collect();
+    let behind: Vec<Vec<f64>> = (0..N).map(|i| moved(i, i, -1.0)).collect();
+    let empty = Expansion { gradient: SVector::zeros(), information: SMatrix::zeros() };
+    let mut all = vec![empty; here.len()];
+    for (n, (expansion, value)) in all.iter_mut().zip(here).enumerate() {
+        for i in 0..N {
+            expansion.gradient[i] = (ahead[i][n] - behind[i][n]) / (2.0 * h[i]);
+            expansion.information[(i, i)] = -(ahead[i][n] - 2.0 * value + behind[i][n]) / h[i].powi(2);
+        }
+    }
+    for (i, j) in (0..N).flat_map(|i| (0..i).map(move |j| (i, j))) {
+        let (both, neither) = (moved(i, j, 1.0), moved(i, j, -1.0));
+        for (n, (expansion, value)) in all.iter_mut().zip(here).enumerate() {
+            let single = ahead[i][n] + behind[i][n] + ahead[j][n] + behind[j][n];
+            let mixed = -(both[n] + neither[n] - single + 2.0 * value) / (2.0 * h[i] * h[j]);
+            expansion.information[(i, j)] = mixed;
+            expansion.information[(j, i)] = mixed;
+        }
+    }
+    all
 }
 
 /// `|H|^-1 g`: the Newton step with the eigenvalues of the information made positive.
@@ -137,6 +156,7 @@ mod tests {
         // From where the curvature is already negative in one direction.
         let summit = climb.climb(Vector2::new(-0.5, 1.5), hill);
         assert!((summit.at - top).norm() < 1e-5, "{summit:?}");
-        assert!((summit.information - information).norm() < 1e-4 * information.norm());
+        let curvature = climb.derivatives(&summit.at, summit.value, &hill).1;
+        assert!((curvature - information).norm() < 1e-4 * information.norm());
     }
 }

@@ -3,7 +3,7 @@
 //! Subcarriers are kept in the order of their owners, so that those of one IRS are contiguous; a cascade delay is a
 //! sum of two, so that the phasors of a path are a product of those of its two IRSs.
 
-use std::f64::consts::TAU;
+use std::f64::consts::{PI, TAU};
 use std::ops::Range;
 
 use model::algebra::unit_phasor;
@@ -96,6 +96,15 @@ impl Scene {
         let (count, step) = (self.system.sensors, TAU * self.system.spacing_wavelengths * sine);
         let scale = 1.0 / (count as f64).sqrt();
         (0..count).map(|m| unit_phasor(-step * m as f64) * scale).collect()
+    }
+
+    /// SNR of path (l, k) after the matched filter for a cross-section of one square metre, from how its two IRSs see
+    /// the target.
+    pub fn unit_snr(&self, sensor: &View, reflector: &View) -> f64 {
+        let system = &self.system;
+        let energy = system.sensors as f64 * reflector.strength.powi(2) / system.noise_power_w;
+        let spread = (64.0 * PI.powi(3)) * (sensor.distance_m * reflector.distance_m).powi(2);
+        energy * system.wavelength_m.powi(2) / spread
     }
 
     /// `point` as IRS `k` sees it.

@@ -164,9 +164,10 @@ impl Fuser {
             position_m: moving.state.xy(),
             covariance_m2: moving.covariance.fixed_view::<2, 2>(0, 0).into_owned(),
             velocity_m_per_frame: Some(Point::new(moving.state.z, moving.state.w)),
-            protection_level_m: None,
+            protection_level_m: moving.protection_level_m,
             excluded: Vec::new(),
-            cautions: Vec::new(),
+            cautions: direct_cautions(false, moving.doubtful, moving.protection_level_m),
+            alternatives: moving.alternatives,
             three_stage: None,
             direct: None,
         })
@@ -251,22 +252,32 @@ fn three_stage_fix(staged: ThreeStageFix) -> FusedFix {
         protection_level_m: *protection_level_m,
         excluded: excluded.iter().map(ToString::to_string).collect(),
         cautions: cautions.clone(),
+        alternatives: Vec::new(),
         three_stage: Some(staged),
         direct: None,
     }
 }
 
+/// Why a direct fix is not nominal.
+fn direct_cautions(faulty: bool, doubtful: bool, level_m: Option<f64>) -> Vec<Caution> {
+    let all = [
+        (faulty, Caution::FaultExcluded),
+        (doubtful, Caution::Ambiguous),
+        (level_m.is_none(), Caution::Unprotected),
+    ];
+    all.into_iter().filter_map(|(applies, caution)| applies.then_some(caution)).collect()
+}
+
 fn direct_fix(direct: DirectFix, staged: Option<ThreeStageFix>) -> FusedFix {
-    let faulty = (!direct.excluded.is_empty()).then_some(Caution::FaultExcluded);
-    let ambiguous = direct.rival.map(|_| Caution::Ambiguous);
     FusedFix {
         method: FixMethod::Direct,
         position_m: direct.position_m,
         covariance_m2: direct.covariance_m2,
         velocity_m_per_frame: None,
-        protection_level_m: None,
+        protection_level_m: direct.protection_level_m,
         excluded: direct.excluded.iter().map(ToString::to_string).collect(),
-        cautions: faulty.into_iter().chain(ambiguous).collect(),
+        cautions: direct_cautions(!direct.excluded.is_empty(), direct.doubtful, direct.protection_level_m),
+        alternatives: direct.alternatives.clone(),
         three_stage: staged,
         direct: Some(direct),
     }

@@ -21,7 +21,7 @@ use nalgebra::Matrix2;
 
 use crate::angles::{AngleError, AngleSettings};
 use crate::delay::DelayError;
-use crate::direct::{Combination, DirectFix, DirectSettings, Missed, TooLarge};
+use crate::direct::{Alternative, Combination, DirectFix, DirectSettings, Missed, TooLarge};
 use crate::location::{Caution, Fix, LocateSettings, MeasurementError, Measurements, Unobservable};
 
 pub use frame::{FrameBlocks, NodeReport, PathBlock, Payload, PayloadKind};
@@ -158,12 +158,14 @@ pub struct FusedFix {
     pub covariance_m2: Matrix2<f64>,
     /// Velocity, where several frames tell, metres per frame.
     pub velocity_m_per_frame: Option<Point>,
-    /// Radius that holds the error; of three-stage fixes only, where there is one.
+    /// Radius that holds the error even if one fault went unnoticed, where there is one.
     pub protection_level_m: Option<f64>,
     /// What was left out, in words.
     pub excluded: Vec<String>,
-    /// Why the fix is degraded; empty for a nominal one.
+    /// Why the fix is degraded or doubtful; empty for a nominal one.
     pub cautions: Vec<Caution>,
+    /// Where else the target may be, likeliest first; of direct fixes.
+    pub alternatives: Vec<Alternative>,
     /// The three-stage chain's answer, also where it was not taken.
     pub three_stage: Option<ThreeStageFix>,
     /// The direct method's answer, where it was asked.

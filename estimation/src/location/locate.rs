@@ -86,8 +86,10 @@ impl LocateSettings {
 pub enum Status {
     /// Consistent, checkable and unique.
     Nominal,
-    /// A fix with at least one [`Caution`].
+    /// Made from less than usual, and as good as its covariance says.
     Degraded,
+    /// The target may well be elsewhere.
+    Doubtful,
     /// No fix.
     Unobservable,
 }
@@ -96,9 +98,17 @@ impl Status {
     /// Status of an outcome of [`locate`].
     pub fn of(outcome: &Result<Fix, Unobservable>) -> Self {
         match outcome {
-            Ok(fix) if fix.cautions.is_empty() => Self::Nominal,
-            Ok(_) => Self::Degraded,
+            Ok(fix) => fix.status(),
             Err(_) => Self::Unobservable,
+        }
+    }
+
+    /// Status of a fix with these cautions.
+    pub fn with_cautions(cautions: &[Caution]) -> Self {
+        match cautions {
+            [] => Self::Nominal,
+            cautions if cautions.iter().any(Caution::is_doubt) => Self::Doubtful,
+            _ => Self::Degraded,
         }
     }
 }
@@ -108,12 +118,13 @@ impl fmt::Display for Status {
         f.write_str(match self {
             Self::Nominal => "nominal",
             Self::Degraded => "degraded",
+            Self::Doubtful => "doubtful",
             Self::Unobservable => "unobservable",
         })
     }
 }
 
-/// Why a fix is degraded.
+/// Why a fix is degraded or doubtful.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum Caution {
     /// Faulty measurements were left out.
@@ -135,11 +146,18 @@ pub enum Caution {
     #[error("two places fit; the coverage area decided")]
     ResolvedByCoverage,
     /// Two places fit, and nothing decides.
-    #[error("two places fit; the likelier one is given")]
+    #[error("other places fit; the likeliest one is given")]
     Ambiguous,
     /// The iteration did not settle.
     #[error("the iteration did not settle")]
     NotConverged,
+}
+
+impl Caution {
+    /// Whether the position itself is in doubt, and not just checked or founded less well.
+    pub fn is_doubt(&self) -> bool {
+        matches!(self, Self::Ambiguous | Self::FaultNotCertain | Self::Inconsistent | Self::NotConverged)
+    }
 }
 
 /// The answers of the four stages on the measurements that were kept.
@@ -169,7 +187,7 @@ pub struct Fix {
     pub protection_level_m: Option<f64>,
     /// A second place that fits, if there is one.
     pub ambiguity: Option<Ambiguity>,
-    /// Why the fix is degraded; empty for a nominal one.
+    /// Why the fix is degraded or doubtful; empty for a nominal one.
     pub cautions: Vec<Caution>,
 }
 
@@ -184,9 +202,9 @@ impl Fix {
         self.stages.maximum_likelihood.covariance_m2
     }
 
-    /// Nominal or degraded.
+    /// Nominal, degraded or doubtful.
     pub fn status(&self) -> Status {
-        if self.cautions.is_empty() { Status::Nominal } else { Status::Degraded }
+        Status::with_cautions(&self.cautions)
     }
 }
 
