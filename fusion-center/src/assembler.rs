@@ -276,6 +276,9 @@ fn paths_of<P>(paths: &[(usize, P)]) -> Vec<usize> {
     paths.iter().map(|(k, _)| *k).collect()
 }
 
+// One bit of the mask per reflecting IRS.
+const _: () = assert!(model::MOST_IRS <= u32::BITS as usize, "a block's mask has no room for every IRS");
+
 /// Which blocks each node delivered, one bit per reflecting IRS.
 fn bits(blocks: &FrameBlocks) -> Vec<u32> {
     let mut bits = vec![0; blocks.irs_count()];

@@ -142,7 +142,7 @@ enum ScenarioCommand {
     ///
     /// Subcarriers and transmit antennas grow with K, so that the energy per path stays the same.
     Generate {
-        /// Number of IRSs, 2 to 32.
+        /// Number of IRSs, 2 to 32 (the most that a site may have).
         #[arg(long)]
         nodes: usize,
         /// Scenario to start from; without one, the defaults.

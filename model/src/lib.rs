@@ -20,3 +20,7 @@ pub use fisher::{Gain, Information, Scheme};
 pub use geometry::{Point, Pose};
 pub use scenario::Scenario;
 pub use system::{RankCase, System};
+
+/// Most IRSs of a site. Scenarios, sites from the wire, the ring generator, the locator and the fusion center's
+/// bookkeeping (one bit per IRS) all keep to this one limit.
+pub const MOST_IRS: usize = 32;

@@ -1,7 +1,7 @@
 //! Impossible scenarios are refused with a sentence that names key, value and range.
 
-use model::scenario::{IRS_COUNT_RANGE, Motion, Scenario, ring};
-use model::{RankCase, System};
+use model::scenario::{IRS_COUNT_RANGE, IrsPlacement, Motion, Scenario, ring};
+use model::{MOST_IRS, RankCase, System};
 use proptest::prelude::*;
 
 fn refusal(edit: impl Fn(&mut Scenario)) -> String {
@@ -10,9 +10,26 @@ fn refusal(edit: impl Fn(&mut Scenario)) -> String {
     scenario.validate().expect_err("must be refused").to_string()
 }
 
+/// Table I with `count` IRSs in a row, and antennas and subcarriers enough for all of them.
+fn crowd(count: usize) -> Scenario {
+    let mut scenario = Scenario::default();
+    scenario.base_station.antennas = 10 * count;
+    scenario.signal.subcarriers = 34 * count;
+    scenario.irs = (0..count).map(|k| IrsPlacement::at([20.0 + k as f64, 40.0])).collect();
+    scenario
+}
+
+/// The limit on K is one number: what a scenario may list, everything after it can hold.
+#[test]
+fn the_most_irss_are_allowed_and_one_more_is_not() {
+    assert_eq!(crowd(MOST_IRS).validate(), Ok(()));
+    assert_eq!(crowd(MOST_IRS + 1).validate().unwrap_err().key, "irs");
+    assert_eq!(*IRS_COUNT_RANGE.end(), MOST_IRS);
+}
+
 #[test]
 fn impossible_values_are_named() {
-    let cases: [(String, &[&str]); 9] = [
+    let cases: [(String, &[&str]); 10] = [
         (
             refusal(|s| s.base_station.power_dbm = -3.0),
             &["base_station.power_dbm", "-3", "between 0 and 100"],
@@ -26,7 +43,8 @@ fn impossible_values_are_named() {
             refusal(|s| s.target.motion = Motion::Fixed { position_m: [10.0, 50.0] }),
             &["target.motion.fixed.position_m", "[10, 50]", "irs[0]"],
         ),
-        (refusal(|s| s.irs.clear()), &["irs", "0", "between 1 and 256"]),
+        (refusal(|s| s.irs.clear()), &["irs", "0", "between 1 and 32"]),
+        (refusal(|s| *s = crowd(33)), &["irs", "33", "between 1 and 32"]),
         (refusal(|s| s.surface.elements = 0), &["surface.elements", "0", "between 1 and"]),
     ];
     for (message, parts) in &cases {

@@ -10,12 +10,13 @@
 //!
 //! One expansion costs `O(K^2)`: about 10 flops per path and one `atan2` per bearing.
 
+use model::MOST_IRS;
 use model::geometry::Point;
 use model::units::SPEED_OF_LIGHT_M_S;
 use nalgebra::Matrix2;
 
 use super::faults::{Fault, FaultTerms};
-use super::measurements::{MAX_NODES, Measurements};
+use super::measurements::Measurements;
 
 /// Nearer than this to an IRS, directions are taken as at this distance.
 const CLOSEST_M: f64 = 1e-6;
@@ -41,8 +42,8 @@ pub(super) struct Likelihood {
 
 /// Distances and unit vectors from every IRS to one position.
 pub(super) struct Rays {
-    distance_m: [f64; MAX_NODES],
-    direction: [Point; MAX_NODES],
+    distance_m: [f64; MOST_IRS],
+    direction: [Point; MOST_IRS],
 }
 
 /// One measurement at one position: `weight`, measured minus predicted, and the
@@ -116,7 +117,7 @@ impl Likelihood {
     }
 
     pub fn rays(&self, position_m: Point) -> Rays {
-        let mut rays = Rays { distance_m: [0.0; MAX_NODES], direction: [Point::zeros(); MAX_NODES] };
+        let mut rays = Rays { distance_m: [0.0; MOST_IRS], direction: [Point::zeros(); MOST_IRS] };
         for (k, node) in self.nodes.iter().enumerate() {
             let offset = position_m - node;
             let distance_m = offset.norm();

@@ -4,11 +4,9 @@
 //! Checked once here, so that no later step meets a NaN, an infinite value or a
 //! variance that is not positive.
 
+use model::MOST_IRS;
 use model::geometry::Point;
 use thiserror::Error;
-
-/// Most IRSs that one fix may combine.
-pub const MAX_NODES: usize = 32;
 
 /// Measured delay reflector -> target -> sensor, the BS-IRS part removed.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -32,7 +30,7 @@ pub struct Bearing {
 #[derive(Debug, Clone, Copy, PartialEq, Error)]
 pub enum MeasurementError {
     /// The number of IRSs is not supported.
-    #[error("{count} IRSs: give 1 to {MAX_NODES}")]
+    #[error("{count} IRSs: give 1 to {MOST_IRS}")]
     NodeCount {
         /// IRSs given.
         count: usize,
@@ -108,7 +106,7 @@ impl Measurements {
         bearings: Vec<Option<Bearing>>,
     ) -> Result<Self, MeasurementError> {
         let count = irs_position_m.len();
-        if count == 0 || count > MAX_NODES {
+        if count == 0 || count > MOST_IRS {
             return Err(MeasurementError::NodeCount { count });
         }
         if cascade_delays.len() != count * count {

@@ -38,7 +38,7 @@ pub use faults::Fault;
 pub use integrity::Consistency;
 pub use locate::{Caution, Fix, LocateSettings, SettingsError, Stages, Status, locate};
 pub use maximum_likelihood::{MaximumLikelihood, maximum_likelihood};
-pub use measurements::{Bearing, CascadeDelay, MAX_NODES, MeasurementError, Measurements};
+pub use measurements::{Bearing, CascadeDelay, MeasurementError, Measurements};
 pub use observability::Unobservable;
 pub use schemes::{Scheme, estimate_by_scheme};
 pub use search::{Ambiguity, CoverageArea};

@@ -4,9 +4,10 @@ use std::f64::consts::TAU;
 use std::ops::RangeInclusive;
 
 use super::{IrsPlacement, Scenario, ScenarioError};
+use crate::MOST_IRS;
 
 /// IRS counts that [`ring`] builds.
-pub const IRS_COUNT_RANGE: RangeInclusive<usize> = 2..=32;
+pub const IRS_COUNT_RANGE: RangeInclusive<usize> = 2..=MOST_IRS;
 
 /// Distance of the ring of IRSs from the centre of the coverage area.
 const RING_RADIUS_M: f64 = 50.0;
@@ -17,7 +18,7 @@ const RING_RADIUS_M: f64 = 50.0;
 /// the energy per path does not depend on the count and zero-forcing stays feasible.
 pub fn ring(base: &Scenario, count: usize) -> Result<Scenario, ScenarioError> {
     if !IRS_COUNT_RANGE.contains(&count) {
-        return Err(ScenarioError::new("nodes", count, "must be between 2 and 32"));
+        return Err(ScenarioError::new("nodes", count, format!("must be between 2 and {MOST_IRS}")));
     }
     let given = base.irs.len().max(1);
     let scaled = |total: usize| (total * count).div_ceil(given);

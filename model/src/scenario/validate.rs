@@ -3,6 +3,7 @@
 use std::fmt::Display;
 
 use super::{Motion, Phases, Scenario};
+use crate::MOST_IRS;
 use crate::geometry::Point;
 
 /// Closest that a target may come to an IRS or the base station to an IRS.
@@ -67,8 +68,9 @@ impl Scenario {
                 count(&format!("irs[{k}].paths"), paths)?;
             }
         }
-        if self.irs.is_empty() || self.irs.len() > 256 {
-            return Err(ScenarioError::new("irs", self.irs.len(), "must list between 1 and 256 IRSs"));
+        if !(1..=MOST_IRS).contains(&self.irs.len()) {
+            let rule = format!("must list between 1 and {MOST_IRS} IRSs");
+            return Err(ScenarioError::new("irs", self.irs.len(), rule));
         }
         Ok(())
     }
