@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use telemetry::{Counter, Metrics};
+use telemetry::{Counter, Failures, Metrics};
 use tokio::net::{TcpListener, TcpStream, lookup_host};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -83,6 +83,8 @@ struct Inner {
 struct State {
     plan: Arc<Plan>,
     links: BTreeMap<String, Arc<Link>>,
+    /// Connections to the fusion center that could not be made.
+    unreachable: Failures,
 }
 
 impl Relay {
@@ -103,7 +105,11 @@ impl Relay {
             fusion: fusion.to_owned(),
             seed,
             epoch: Instant::now(),
-            state: Mutex::new(State { plan: Arc::new(plan), links: BTreeMap::new() }),
+            state: Mutex::new(State {
+                plan: Arc::new(plan),
+                links: BTreeMap::new(),
+                unreachable: Failures::default(),
+            }),
             measured: tokio::sync::Mutex::new(measured),
             instruments: [Instruments::new(metrics, "up"), Instruments::new(metrics, "down")],
             taken: connections("taken"),
@@ -284,11 +290,24 @@ impl Relay {
         }
     }
 
+    async fn connect(&self) -> std::io::Result<TcpStream> {
+        tokio::time::timeout(PATIENCE, TcpStream::connect(&self.0.fusion)).await?
+    }
+
+    /// Reports that the fusion center does not take connections, however often the nodes ask.
+    fn unreachable(&self, error: &std::io::Error) {
+        let (fusion, reason) = (&self.0.fusion, error.to_string());
+        if let Some(notice) = self.state().unreachable.failed(Instant::now(), &reason) {
+            let (attempts, failing_for_s) = (notice.attempts, notice.failing_for_s());
+            tracing::warn!(fusion, reason, attempts, failing_for_s, "no connection to the fusion center");
+        }
+    }
+
     /// Relays until both directions have ended. Given up before, or once an end is gone, both ends see a broken
     /// connection, as on a dead line.
     async fn relay(&self, mut node: End, link: &Link) -> std::io::Result<()> {
-        let connecting = tokio::time::timeout(PATIENCE, TcpStream::connect(&self.0.fusion));
-        let mut fusion = End::new(connecting.await??)?;
+        let mut fusion = End::new(self.connect().await.inspect_err(|error| self.unreachable(error))?)?;
+        self.state().unreachable.succeeded(Instant::now());
         tracing::info!(link = link.name, "connected");
         let ((from_node, to_node), (from_fusion, to_fusion)) = (node.halves(), fusion.halves());
         tokio::try_join!(link.up.carry(from_node, to_fusion), link.down.carry(from_fusion, to_node))?;

@@ -9,6 +9,7 @@ use proto::clock::unix_time_ns;
 use proto::scenario::SharedScenario;
 use proto::v1::fusion_client::FusionClient;
 use proto::{PROTOCOL_VERSION, SESSION_KEY, v1};
+use telemetry::Failures;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout};
 use tokio_stream::wrappers::UnboundedReceiverStream;
@@ -61,7 +62,7 @@ impl Reporter {
 
     /// Runs until `finish`, or until refused for good.
     pub async fn run(mut self, finish: CancellationToken) -> Result<(), Refusal> {
-        let mut backoff = Backoff::new();
+        let (mut backoff, mut failures) = (Backoff::new(), Failures::default());
         while !finish.is_cancelled() {
             let (client, reply) = tokio::select! {
                 registered = self.register() => registered?,
@@ -71,10 +72,14 @@ impl Reporter {
             let ended = self.stream(client, &reply, &finish).await;
             if opened.elapsed() > CALL {
                 backoff.reset();
+                failures.succeeded(opened.into_std());
             }
             self.bench.outbox.send_modify(Outbox::disconnected);
             let Ended::Lost(reason) = ended else { return Ok(()) };
-            tracing::warn!(reason, "the fusion center is gone: connecting again");
+            if let Some(notice) = failures.failed(Instant::now().into_std(), &reason) {
+                let (attempts, failing_for_s) = (notice.attempts, notice.failing_for_s());
+                tracing::warn!(reason, attempts, failing_for_s, "the fusion center is gone: connecting again");
+            }
             self.bench.metrics.connections_lost.increment();
             self.bench.readiness.fusion(Some(format!("lost the fusion center: {reason}")));
             tokio::select! {
@@ -89,7 +94,7 @@ impl Reporter {
     async fn register(&mut self) -> Result<(FusionClient<Channel>, v1::RegisterReply), Refusal> {
         let mut backoff = Backoff::new();
         let mut taken_since = None;
-        let mut said = String::new();
+        let mut failures = Failures::default();
         loop {
             let status = match self.try_register().await {
                 Ok(registered) => {
@@ -115,10 +120,11 @@ impl Reporter {
                 }
                 _ => taken_since = None,
             }
-            if said != reason {
-                tracing::warn!(code = ?status.code(), reason, "not registered: trying again");
-                self.bench.readiness.fusion(Some(format!("not registered: {reason}")));
-                said = reason;
+            self.bench.readiness.fusion(Some(format!("not registered: {reason}")));
+            if let Some(notice) = failures.failed(Instant::now().into_std(), &reason) {
+                let (attempts, failing_for_s) = (notice.attempts, notice.failing_for_s());
+                let code = status.code();
+                tracing::warn!(?code, reason, attempts, failing_for_s, "not registered: trying again");
             }
             backoff.wait().await;
         }

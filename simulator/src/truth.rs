@@ -14,6 +14,7 @@ use proto::convert::FrameId;
 use proto::v1;
 use proto::v1::fusion_client::FusionClient;
 use serde::Serialize;
+use telemetry::Failures;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
@@ -94,12 +95,12 @@ impl Truth {
     /// Tells the truth until `finish`, however often the fusion center goes away.
     pub async fn tell(self, fusion: String, finish: CancellationToken) {
         let mut backoff = Backoff::new();
-        let mut said = false;
+        let mut failures = Failures::default();
         loop {
             let begun = Instant::now();
             let ended = self.stream(&fusion, &finish).await;
             if begun.elapsed() > CONFIRMATION {
-                (backoff, said) = (Backoff::new(), false);
+                (backoff, failures) = (Backoff::new(), Failures::default());
             }
             match ended {
                 Ok(confirmed) => {
@@ -108,11 +109,18 @@ impl Truth {
                         return;
                     }
                 }
-                Err(status) if !said => {
-                    tracing::warn!(reason = status.message(), "the truth cannot be told: trying again");
-                    said = true;
+                Err(status) => {
+                    let reason = status.message();
+                    if let Some(notice) = failures.failed(Instant::now().into_std(), reason) {
+                        let (attempts, failing_for_s) = (notice.attempts, notice.failing_for_s());
+                        tracing::warn!(
+                            reason,
+                            attempts,
+                            failing_for_s,
+                            "the truth cannot be told: trying again"
+                        );
+                    }
                 }
-                Err(status) => tracing::debug!(reason = status.message(), "the truth cannot be told"),
             }
             tokio::select! {
                 () = backoff.wait() => {}

@@ -9,6 +9,7 @@
 pub mod client;
 mod endpoints;
 pub mod exit;
+mod failures;
 pub mod health;
 pub mod http;
 pub mod logs;
@@ -18,6 +19,7 @@ pub mod process;
 mod shutdown;
 
 pub use endpoints::{Endpoints, Serving};
+pub use failures::{Failures, Notice};
 pub use health::Health;
 pub use metrics::{Counter, Gauge, Histogram, Metrics};
 pub use output::{Started, complain, print_json, print_text};

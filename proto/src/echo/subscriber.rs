@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use telemetry::Failures;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, timeout};
 use tokio_stream::StreamExt;
@@ -106,6 +107,7 @@ impl EchoSubscriber {
             progress: progress.subscribe(),
             source: 0,
             received: 0,
+            failures: Failures::default(),
             stop: stop.clone(),
         };
         let task = AbortOnDropHandle::new(tokio::spawn(reader.run()));
@@ -166,6 +168,7 @@ struct Reader {
     /// The source of the last welcome, and how much of it has arrived.
     source: u64,
     received: u64,
+    failures: Failures,
     stop: CancellationToken,
 }
 
@@ -195,13 +198,31 @@ impl Reader {
         }
     }
 
-    /// Says what is new once, not at every attempt.
-    fn note(&self, link: Link, reason: &str) {
-        let before = self.link.send_replace(link.clone());
-        match (&link, before == link) {
-            (_, true) => tracing::debug!(reason, "still no echoes"),
-            (Link::Refused(_), _) => tracing::warn!(reason, "the simulator refused this node: asking again"),
-            _ => tracing::warn!(reason, "the simulator is gone: connecting again"),
+    /// Passes on how the subscription stands, and reports it: at once, then at growing pauses.
+    fn note(&mut self, link: Link, reason: &str) {
+        let refused = matches!(link, Link::Refused(_));
+        self.link.send_replace(link);
+        let address = &self.subscription.address;
+        let Some(notice) = self.failures.failed(Instant::now().into_std(), reason) else {
+            return tracing::debug!(address, reason, "still no echoes");
+        };
+        let (attempts, failing_for_s) = (notice.attempts, notice.failing_for_s());
+        if refused {
+            tracing::warn!(
+                address,
+                reason,
+                attempts,
+                failing_for_s,
+                "the simulator refused this node: asking again"
+            );
+        } else {
+            tracing::warn!(
+                address,
+                reason,
+                attempts,
+                failing_for_s,
+                "no connection to the simulator: trying again"
+            );
         }
     }
 
@@ -233,6 +254,7 @@ impl Reader {
             Some(Ok(ToNode::Welcome { source, next_sequence })) => {
                 (self.source, self.received) = (source, next_sequence.saturating_sub(1));
                 self.link.send_replace(Link::Subscribed);
+                self.failures.succeeded(Instant::now().into_std());
                 tracing::info!(address, node = self.subscription.node, "subscribed to the simulator");
                 Ok((socket, events))
             }
