@@ -197,7 +197,7 @@ impl Engine {
             .recorder
             .as_mut()
             .zip(message)
-            .map(|(recorder, message)| recorder.report(received_ns, message));
+            .map(|(recorder, message)| recorder.report(received_ns, node, message));
         let reply = reply.because(reason);
         match self.assembler.offer(node, report, received_ns, Tag { reply, sequence }) {
             Ok(closed) => self.submit(closed),

@@ -3,7 +3,7 @@
 //!
 //! | channel | encoding | what |
 //! | --- | --- | --- |
-//! | `/reports` | protobuf, `hyloc.v1.FrameReport` | every checked report, as it came |
+//! | `/reports` | protobuf, `hyloc.v1.FrameReport` | every checked report, as it came, with the node that sent it |
 //! | `/frames` | JSON | the frames that were solved, in order, with the reports that each was made of |
 //! | `/truth` | JSON | the simulator's truth, for error figures |
 //!
@@ -182,8 +182,9 @@ impl Recorder {
         TruthRecorder(self.queue.clone())
     }
 
-    /// Adds a report; gives its sequence number.
-    pub fn report(&mut self, time_ns: u64, message: v1::FrameReport) -> u32 {
+    /// Adds a report of `node`, whatever the report itself says; gives its sequence number.
+    pub fn report(&mut self, time_ns: u64, node: usize, mut message: v1::FrameReport) -> u32 {
+        message.recorded_node = Some(node as u32);
         let sequence = self.next_sequence;
         self.next_sequence = self.next_sequence.wrapping_add(1);
         self.add(Entry::Report { sequence, time_ns, message });

@@ -214,7 +214,7 @@ fn blocks(
             .get(sequence)
             .cloned()
             .ok_or_else(|| format!("report {sequence} of frame {} is missing", entry.frame))?;
-        let node = message.blocks.first().map_or(0, |block| block.l as usize);
+        let node = sender(&message);
         let report = report_from_wire(message, node, system).map_err(|error| error.to_string())?;
         for (k, path) in report.paths {
             if blocks.path(node, k).is_none() {
@@ -223,6 +223,13 @@ fn blocks(
         }
     }
     Ok(blocks)
+}
+
+/// The node that sent a report. Recordings made before it was stored leave only its first block to go by, which may
+/// have claimed to be another node's.
+fn sender(report: &v1::FrameReport) -> usize {
+    let claimed = || report.blocks.first().map_or(0, |block| block.l);
+    report.recorded_node.unwrap_or_else(claimed) as usize
 }
 
 /// Drops reports that no later frame can be made of: those long before this frame's.

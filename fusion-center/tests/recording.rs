@@ -71,6 +71,38 @@ async fn two_runs_and_a_replay_give_the_same_fixes() {
     assert_eq!(fix_lines(&at("d")), expected[..6]);
 }
 
+/// A report is its sender's whatever its blocks claim: the first block says that another node sensed it, which is
+/// refused, and the replay must refuse it too and take the others as they were taken.
+#[tokio::test]
+async fn a_replay_knows_who_sent_a_report() {
+    let directory = tempfile::tempdir().unwrap();
+    let (log, recording) = (directory.path().join("log"), directory.path().join("recording"));
+    let options =
+        Options { fixes: Some(log.clone()), record: Some(recording.clone()), ..Options::default() };
+    let center = Center::start(options).await;
+    let echoes = Echoes::new();
+    let mut nodes = nodes(&center).await;
+    let mut forged = echoes.report(0, 0);
+    forged.blocks[0].l = 1;
+    forged.recorded_node = Some(1);
+    nodes[0].send(forged).await;
+    for (node, connection) in nodes.iter_mut().enumerate().skip(1) {
+        connection.send(echoes.report(node, 0)).await;
+    }
+    let decided = nodes[0].acknowledgement().await.unwrap();
+    assert_eq!((decided.fused, decided.dropped), (2, 1));
+    assert_eq!(nodes[2].acknowledgement().await.unwrap().fused, 3);
+    center.stop().await;
+
+    let replayed = directory.path().join("replayed");
+    let again = {
+        let replayed = replayed.clone();
+        move || replay(&recording, Some(&replayed), |_| {}).unwrap()
+    };
+    assert_eq!(tokio::task::spawn_blocking(again).await.unwrap().figures.fixes, 1);
+    assert_eq!(fix_lines(&replayed), fix_lines(&log));
+}
+
 #[test]
 fn what_is_no_recording_is_refused() {
     let directory = tempfile::tempdir().unwrap();

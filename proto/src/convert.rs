@@ -226,6 +226,7 @@ pub fn report_message(
         resent: false,
         arrival_rad: Some(delays.arrival_rad),
         arrival_variance_rad2: delays.arrival_variance_rad2,
+        recorded_node: None,
     }
 }
 
