@@ -1,19 +1,23 @@
-//! Settings in layers: defaults, then a TOML file, then `HYLOC__` environment variables, then flags.
+//! Settings in layers: defaults, then a TOML file, then environment variables, then flags.
 //!
-//! A variable names a key by its path, with two underscores for each dot:
-//! `HYLOC__BASE_STATION__POWER_DBM=40`. Unknown keys are refused whatever layer they come from.
+//! A variable names a key of a scenario by its path, with two underscores for each dot:
+//! `HYLOC__BASE_STATION__POWER_DBM=40`. Unknown keys are refused whatever layer they come from. Scenarios are read
+//! with `toml` alone: the enumerations of a scenario have content, on which the `config` crate panics where it finds
+//! a bare name ([`load_role`], which uses it, has none).
 
 pub mod check;
+mod layers;
+mod scenario;
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use config::builder::DefaultState;
-use config::{Config, ConfigBuilder, Environment, File, FileFormat};
-use model::Scenario;
+use config::{Config, Environment, File, FileFormat};
 use model::scenario::ScenarioError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+
+pub use layers::Layers;
+pub use scenario::{ScenarioChoice, load_scenario};
 
 /// Why settings cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -35,7 +39,9 @@ pub enum SettingsError {
         reason: String,
     },
     /// A flag of the form `key=value` is not of that form.
-    #[error("'{0}' is not of the form key=value, as in base_station.power_dbm=40")]
+    #[error(
+        "'{0}' is not of the form key=value, as in base_station.power_dbm=40 or irs[0].position_m=[10, 50]"
+    )]
     Override(String),
     /// A single value cannot be used.
     #[error("{key} = {value}: must be {allowed}")]
@@ -57,63 +63,6 @@ pub enum SettingsError {
     },
 }
 
-/// Where settings come from, weakest first: the defaults of the type, `file`, `environment`, `overrides`.
-#[derive(Debug, Clone, Default)]
-pub struct Layers {
-    /// A TOML file.
-    pub file: Option<PathBuf>,
-    /// Environment variables to look at; none means those of the process.
-    pub environment: Option<HashMap<String, String>>,
-    /// `key=value` pairs from the command line, with dots in the key.
-    pub overrides: Vec<String>,
-}
-
-impl Layers {
-    /// Defaults, `file`, and the environment of the process.
-    pub fn from_file(file: impl AsRef<Path>) -> Self {
-        Self { file: Some(file.as_ref().to_path_buf()), ..Self::default() }
-    }
-
-    fn origin(&self) -> String {
-        match &self.file {
-            Some(path) => path.display().to_string(),
-            None => "settings".into(),
-        }
-    }
-}
-
-/// Resolves the layers into a `T`.
-pub fn load<T: Serialize + DeserializeOwned + Default>(layers: &Layers) -> Result<T, SettingsError> {
-    let refuse = |error: config::ConfigError| SettingsError::Layers {
-        origin: layers.origin(),
-        reason: error.to_string(),
-    };
-    let environment = Environment::with_prefix("HYLOC")
-        .prefix_separator("__")
-        .separator("__")
-        .try_parsing(true)
-        .source(layers.environment.clone());
-    let mut builder = defaults_and_file::<T>(layers)?.add_source(environment);
-    for pair in &layers.overrides {
-        let (key, value) = pair.split_once('=').ok_or_else(|| SettingsError::Override(pair.clone()))?;
-        builder = builder.set_override(key.trim(), parsed(value.trim())).map_err(refuse)?;
-    }
-    builder.build().and_then(Config::try_deserialize).map_err(refuse)
-}
-
-/// The two weakest layers.
-fn defaults_and_file<T: Serialize + Default>(
-    layers: &Layers,
-) -> Result<ConfigBuilder<DefaultState>, SettingsError> {
-    let defaults = Config::try_from(&T::default())
-        .map_err(|error| SettingsError::Layers { origin: "defaults".into(), reason: error.to_string() })?;
-    let builder = Config::builder().add_source(defaults);
-    let Some(path) = &layers.file else { return Ok(builder) };
-    let text =
-        std::fs::read_to_string(path).map_err(|source| SettingsError::File { path: path.clone(), source })?;
-    Ok(builder.add_source(File::from_str(&text, FileFormat::Toml)))
-}
-
 /// The key of a role that is a list; its variable holds the items with commas between them.
 const LIST_KEY: &str = "set";
 
@@ -124,7 +73,6 @@ where
     T: Serialize + DeserializeOwned + Default,
     F: Serialize,
 {
-    let layers = Layers { file: file.map(Path::to_path_buf), ..Layers::default() };
     let origin = match file {
         Some(path) => path.display().to_string(),
         None => format!("settings of {role}"),
@@ -139,60 +87,16 @@ where
         .try_parsing(true)
         .list_separator(",")
         .with_list_parse_key(LIST_KEY);
-    defaults_and_file::<T>(&layers)?
+    let mut builder = Config::builder().add_source(Config::try_from(&T::default()).map_err(refuse)?);
+    if let Some(path) = file {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| SettingsError::File { path: path.to_path_buf(), source })?;
+        builder = builder.add_source(File::from_str(&text, FileFormat::Toml));
+    }
+    builder
         .add_source(environment)
         .add_source(Config::try_from(flags).map_err(refuse)?)
         .build()
         .and_then(Config::try_deserialize)
         .map_err(refuse)
-}
-
-/// A number or truth value where the text is one, as the environment layer does.
-fn parsed(text: &str) -> config::ValueKind {
-    if let Ok(value) = text.parse::<bool>() {
-        return value.into();
-    }
-    if let Ok(value) = text.parse::<i64>() {
-        return value.into();
-    }
-    match text.parse::<f64>() {
-        Ok(value) => value.into(),
-        Err(_) => text.into(),
-    }
-}
-
-/// A scenario from its layers, checked.
-pub fn load_scenario(layers: &Layers) -> Result<Scenario, SettingsError> {
-    let scenario: Scenario = load(layers)?;
-    scenario.validate().map_err(|error| SettingsError::Scenario { origin: layers.origin(), error })?;
-    Ok(scenario)
-}
-
-/// Which scenario a process works with: a file (or Table I), changes to it, and a number of IRSs.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, serde::Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct ScenarioChoice {
-    /// Scenario file; none means Table I.
-    pub file: Option<PathBuf>,
-    /// Changes, `key=value`.
-    pub set: Vec<String>,
-    /// Number of IRSs, where it differs from the file's: on a ring around the coverage area.
-    pub nodes: Option<usize>,
-    /// Transmit power, where it differs.
-    pub power_dbm: Option<f64>,
-}
-
-impl ScenarioChoice {
-    /// The scenario, checked.
-    pub fn load(&self) -> Result<Scenario, SettingsError> {
-        let mut overrides = self.set.clone();
-        overrides.extend(self.power_dbm.map(|power| format!("base_station.power_dbm={power}")));
-        let layers = Layers { file: self.file.clone(), overrides, environment: None };
-        let scenario = load_scenario(&layers)?;
-        match self.nodes {
-            Some(nodes) if nodes != scenario.irs.len() => model::scenario::ring(&scenario, nodes)
-                .map_err(|error| SettingsError::Scenario { origin: layers.origin(), error }),
-            _ => Ok(scenario),
-        }
-    }
 }

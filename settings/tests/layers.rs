@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::io::Write;
 
 use model::Scenario;
-use model::scenario::PathAngles;
+use model::scenario::{Motion, PathAngles, Phases};
+use proptest::prelude::*;
 use settings::{Layers, load_scenario};
 
 fn layers(toml: &str, environment: &[(&str, &str)], overrides: &[&str]) -> (tempfile::NamedTempFile, Layers) {
@@ -49,7 +50,130 @@ fn enumerations_with_content_are_read() {
                 [target]\nmotion = { fixed = { position_m = [1.0, 2.0] } }";
     let (_file, layers) = layers(toml, &[], &[]);
     let scenario = load_scenario(&layers).unwrap();
-    assert_eq!(scenario.target.motion, model::scenario::Motion::Fixed { position_m: [1.0, 2.0] });
+    assert_eq!(scenario.target.motion, Motion::Fixed { position_m: [1.0, 2.0] });
+}
+
+/// What `scenario check --set ...` makes of one override, after a file.
+fn overridden(toml: &str, pair: &str) -> Result<Scenario, String> {
+    let (_file, layers) = layers(toml, &[], &[pair]);
+    load_scenario(&layers).map_err(|error| error.to_string())
+}
+
+#[test]
+fn tables_and_lists_can_be_set() {
+    let circle = "target.motion={circle={centre_m=[5.0, 5.0], radius_m=2.0, frames=40}}";
+    let expected = Motion::Circle { centre_m: [5.0, 5.0], radius_m: 2.0, frames: 40 };
+    assert_eq!(overridden("", circle).unwrap().target.motion, expected);
+    // In place of another motion of the file, not merged with it.
+    let line = "[target]\nmotion = { line = { from_m = [1.0, 1.0], to_m = [9.0, 9.0], frames = 5 } }";
+    assert_eq!(overridden(line, circle).unwrap().target.motion, expected);
+    let shorter = overridden(line, "target.motion.line.frames=7").unwrap();
+    assert!(matches!(shorter.target.motion, Motion::Line { frames: 7, .. }));
+    assert_eq!(overridden("", "irs[1].position_m=[20, -40]").unwrap().irs[1].position_m, [20.0, -40.0]);
+    assert_eq!(overridden("", "irs=[{position_m=[20, -40]}]").unwrap().irs.len(), 1);
+    let (_file, layers) = layers("", &[("HYLOC__TARGET__MOTION", "{fixed={position_m=[1, 2]}}")], &[]);
+    let fixed = Motion::Fixed { position_m: [1.0, 2.0] };
+    assert_eq!(load_scenario(&layers).unwrap().target.motion, fixed);
+}
+
+/// The page's words for motions, and phases without a point, fit the coverage area of the scenario.
+#[test]
+fn short_forms_fit_the_coverage_area() {
+    let area = "[coverage]\nmin_m = [-8.0, 2.0]\nmax_m = [4.0, 10.0]";
+    for name in Motion::NAMES {
+        let scenario = overridden(area, &format!("target.motion={name}")).unwrap();
+        assert_eq!(Some(scenario.target.motion), Motion::named(name, &scenario.coverage, 500), "{name}");
+        let (_file, layers) = layers(area, &[("HYLOC__TARGET__MOTION", name)], &[]);
+        assert_eq!(load_scenario(&layers).unwrap().target.motion.name(), name);
+    }
+    let aligned = overridden(area, "surface.phases=aligned").unwrap().surface.phases;
+    assert_eq!(aligned, Phases::Aligned { toward_m: [-2.0, 6.0] });
+    assert_eq!(overridden(area, "surface.phases=random").unwrap().surface.phases, Phases::Random);
+    assert!(overridden(area, "target.motion=spiral").unwrap_err().contains("spiral"));
+    assert!(overridden(area, "surface.phases=focused").unwrap_err().contains("focused"));
+}
+
+/// Keys that exist, keys that do not, and what is no key.
+fn keys() -> impl Strategy<Value = String> {
+    let known = prop::sample::select(vec![
+        "seed",
+        "target",
+        "target.motion",
+        "target.motion.circle",
+        "target.motion.circle.radius_m",
+        "target.rcs_dbsm",
+        "surface.phases",
+        "surface.phases.aligned.toward_m[0]",
+        "channel.angles",
+        "imperfections.cross_section",
+        "coverage",
+        "coverage.min_m[0]",
+        "irs",
+        "irs[0]",
+        "irs[0].position_m[1]",
+        "irs[18446744073709551615].position_m",
+        "irs[-9223372036854775808]",
+        "irs[1].paths",
+    ]);
+    prop_oneof![3 => known.prop_map(str::to_owned), 1 => "[a-z_.\\[\\]0-9 -]{0,24}", 1 => "\\PC{0,12}"]
+}
+
+fn values() -> impl Strategy<Value = String> {
+    let known = prop::sample::select(vec![
+        "circle",
+        "aligned",
+        "random",
+        "line",
+        "nan",
+        "-inf",
+        "1e400",
+        "true",
+        "",
+        "[]",
+        "{}",
+        "[[[[",
+        "{a=",
+        "{circle=5}",
+        "{circle={}}",
+        "{circle={radius_m='x'}}",
+        "{line={}, circle={}}",
+        "{random={}}",
+        "'circle'",
+        "\"fixed\"",
+        "1979-05-27",
+        "9223372036854775808",
+        "-1",
+        "[1, 2]",
+        "[nan, nan]",
+        "[{}]",
+        "[1]\nseed = 3",
+        "{aligned=1}",
+        "{aligned={toward_m=[1]}}",
+        "{fixed={position_m=[1e999, 0]}}",
+    ]);
+    prop_oneof![3 => known.prop_map(str::to_owned), 1 => "\\PC{0,24}", 1 => "[-+0-9.eE_x]{0,12}"]
+}
+
+proptest! {
+    /// Whatever is given as `--set` or in the environment, there is a scenario or an error, never a panic.
+    #[test]
+    fn hostile_keys_and_values_are_refused_without_a_panic(
+        pairs in prop::collection::vec((keys(), values()), 1..4),
+        variable in "[A-Z_]{0,16}",
+        value in values(),
+    ) {
+        let overrides = pairs.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        let motion = ("HYLOC__TARGET__MOTION".to_owned(), value.clone());
+        let environment = HashMap::from([motion, (format!("HYLOC__{variable}"), value)]);
+        let _ = load_scenario(&Layers { file: None, environment: Some(environment), overrides });
+    }
+}
+
+#[test]
+fn deep_nesting_is_refused() {
+    let deep = format!("seed={}", "[".repeat(100_000));
+    assert!(overridden("", &deep).is_err());
+    assert!(overridden("", &format!("{}=1", "a.".repeat(10_000))).is_err());
 }
 
 #[test]

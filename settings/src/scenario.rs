@@ -1,0 +1,76 @@
+//! Scenarios from their layers.
+
+use std::path::PathBuf;
+
+use model::Scenario;
+use model::scenario::{Coverage, Motion, Phases};
+use serde::{Deserialize, Serialize};
+use toml::{Table, Value};
+
+use crate::{Layers, SettingsError};
+
+/// Frames in which a target that is set by the name of its motion goes once along its way: ten seconds at the
+/// demo's 50 frames a second.
+const FRAMES_PER_ROUND: u64 = 500;
+
+/// A scenario from its layers, checked.
+///
+/// Two keys have short forms, which fit the coverage area: `target.motion=circle` (or `fixed`, `line`, `waypoints`),
+/// and `surface.phases=aligned`, which aims at its centre.
+pub fn load_scenario(layers: &Layers) -> Result<Scenario, SettingsError> {
+    let mut table = layers.resolve::<Scenario>()?;
+    expand_short_forms(&mut table);
+    let scenario = Scenario::deserialize(Value::Table(table)).map_err(|error| layers.refuse(error))?;
+    scenario.validate().map_err(|error| SettingsError::Scenario { origin: layers.origin(), error })?;
+    Ok(scenario)
+}
+
+/// Replaces short forms by what they stand for. What cannot be read is left as it is, to be refused by name.
+fn expand_short_forms(table: &mut Table) {
+    let coverage = table.get("coverage").cloned().and_then(|value| Coverage::deserialize(value).ok());
+    let Some(coverage) = coverage else { return };
+    expand(table, "target", "motion", |name| Motion::named(name, &coverage, FRAMES_PER_ROUND));
+    expand(table, "surface", "phases", |name| {
+        (name == "aligned").then(|| Phases::Aligned { toward_m: coverage.centre().into() })
+    });
+}
+
+fn expand<T: Serialize>(table: &mut Table, section: &str, key: &str, named: impl Fn(&str) -> Option<T>) {
+    let place = table.get_mut(section).and_then(|section| section.get_mut(key));
+    let Some((place, name)) = place.and_then(|place| place.as_str().map(str::to_owned).map(|n| (place, n)))
+    else {
+        return;
+    };
+    if let Some(meant) = named(&name).and_then(|meant| Value::try_from(meant).ok()) {
+        *place = meant;
+    }
+}
+
+/// Which scenario a process works with: a file (or Table I), changes to it, and a number of IRSs.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ScenarioChoice {
+    /// Scenario file; none means Table I.
+    pub file: Option<PathBuf>,
+    /// Changes, `key=value`.
+    pub set: Vec<String>,
+    /// Number of IRSs, where it differs from the file's: on a ring around the coverage area.
+    pub nodes: Option<usize>,
+    /// Transmit power, where it differs.
+    pub power_dbm: Option<f64>,
+}
+
+impl ScenarioChoice {
+    /// The scenario, checked.
+    pub fn load(&self) -> Result<Scenario, SettingsError> {
+        let mut overrides = self.set.clone();
+        overrides.extend(self.power_dbm.map(|power| format!("base_station.power_dbm={power}")));
+        let layers = Layers { file: self.file.clone(), overrides, environment: None };
+        let scenario = load_scenario(&layers)?;
+        match self.nodes {
+            Some(nodes) if nodes != scenario.irs.len() => model::scenario::ring(&scenario, nodes)
+                .map_err(|error| SettingsError::Scenario { origin: layers.origin(), error }),
+            _ => Ok(scenario),
+        }
+    }
+}
