@@ -42,7 +42,9 @@ fn scene(scenario: &Scenario) -> Scene {
     Scene {
         blocks: Blocks::of_system(system, system.noise_power_w, table).expect("valid blocks"),
         angles_rad: system.irs.iter().map(|irs| irs.pose.local_angle_rad(target)).collect(),
-        bounds_rad2: Information::new(system, target, Gain::Unknown).angle_crb_rad2().expect("observable"),
+        bounds_rad2: Information::new(system, target, source.rcs_m2(), Gain::Unknown)
+            .angle_crb_rad2()
+            .expect("observable"),
     }
 }
 

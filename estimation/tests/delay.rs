@@ -71,7 +71,9 @@ struct Tally {
 
 impl Tally {
     fn add(&mut self, system: &System, l: usize, target: Point, frames: usize, found: &NodeDelays) {
-        let delay_bounds = Information::new(system, target, Gain::Unknown).delay_crb_s2().unwrap();
+        let rcs_m2 = Scenario::default().rcs_m2();
+        let information = Information::new(system, target, rcs_m2, Gain::Unknown);
+        let delay_bounds = information.delay_crb_s2().unwrap();
         self.nodes += 1;
         self.noise_ratio += found.noise_power_w * frames as f64 / system.noise_power_w;
         assert_eq!(found.noise_check, NoiseCheck::Plausible);
@@ -80,7 +82,7 @@ impl Tally {
             let bound_s2 = delay_bounds[l][k].expect("all paths are present") / frames as f64;
             let squared = (path.delay_s - true_s).powi(2);
             self.paths += 1;
-            self.snr_ratio += path.snr / (system.path_snr(l, k, target) * frames as f64);
+            self.snr_ratio += path.snr / (system.path_snr(l, k, target, rcs_m2) * frames as f64);
             if squared > GROSS_S.powi(2) {
                 self.gross += 1;
                 continue;

@@ -33,7 +33,7 @@ fn spectra(locator: &DirectLocator, source: &EchoSource, echoes: &[CMatrix]) -> 
 }
 
 fn bound_m2(source: &EchoSource, target_m: Point) -> f64 {
-    let information = Information::new(source.system(), target_m, Gain::Unknown);
+    let information = Information::new(source.system(), target_m, source.rcs_m2(), Gain::Unknown);
     information.position_crb_m2(Scheme::Hybrid).expect("observable").trace()
 }
 
@@ -185,7 +185,8 @@ fn the_likelihood_collects_the_energy_of_the_echo() {
     let fix = locator.locate(&survey).unwrap();
     assert!((fix.position_m - target_m).norm() < 1e-4, "{}", fix.position_m);
     // The observed information is then the Fisher information, at half the noise power: less is not believed.
-    let bound = Information::new(system, target_m, Gain::Unknown).position_crb_m2(Scheme::Hybrid).unwrap();
+    let information = Information::new(system, target_m, source.rcs_m2(), Gain::Unknown);
+    let bound = information.position_crb_m2(Scheme::Hybrid).unwrap();
     assert!((fix.covariance_m2 * 2.0 - bound).norm() < 1e-3 * bound.norm());
 }
 

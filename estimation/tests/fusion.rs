@@ -50,7 +50,8 @@ fn outcome(scenario: &Scenario, method: Method, kind: PayloadKind) -> Option<Out
         fix => fix.expect("observable"),
     };
     let error = fix.position_m - target_m;
-    let bound = Information::new(source.system(), target_m, Gain::Unknown).position_crb_m2(Scheme::Hybrid);
+    let bound = Information::new(source.system(), target_m, source.rcs_m2(), Gain::Unknown)
+        .position_crb_m2(Scheme::Hybrid);
     Some(Outcome {
         error_m2: error.norm_squared(),
         bound_m2: bound.expect("observable").trace(),

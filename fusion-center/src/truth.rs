@@ -93,10 +93,11 @@ impl TruthBook {
 
 /// Compares a fix with the truth, and with what the exact bound allows for the paths that came.
 pub fn judge(record: &FixRecord, system: &System, truth_m: Point) -> Truth {
-    let information = record
-        .missing
-        .iter()
-        .fold(Information::new(system, truth_m, Gain::Unknown), |all, &(l, k)| all.without(l, k));
+    let information =
+        record.missing.iter().fold(
+            Information::new(system, truth_m, system.prior.median_m2, Gain::Unknown),
+            |all, &(l, k)| all.without(l, k),
+        );
     let bound = information.position_crb_m2(Scheme::Hybrid).ok();
     let error = record.position_m.map(|position_m| Point::from(position_m) - truth_m);
     let nees = error.zip(record.covariance_m2).and_then(|(error, [xx, xy, yy])| {

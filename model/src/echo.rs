@@ -78,6 +78,11 @@ impl EchoSource {
         &self.system
     }
 
+    /// Radar cross-section of the target; where it fluctuates, its mean.
+    pub fn rcs_m2(&self) -> f64 {
+        self.scenario.rcs_m2()
+    }
+
     /// Clock offset of node `l`.
     pub fn clock_offset_s(&self, l: usize) -> f64 {
         self.clock_offset_s[l]
@@ -155,7 +160,9 @@ impl EchoSource {
                 stream(self.scenario.seed, Purpose::CrossSection, at).sample::<f64, _>(Exp1).sqrt()
             }
         };
-        unit_phasor(phase.random_range(0.0..TAU)) * self.system.echo_gain(l, k, target_m) * fluctuation
+        unit_phasor(phase.random_range(0.0..TAU))
+            * self.system.echo_gain(l, k, target_m, self.rcs_m2())
+            * fluctuation
     }
 
     /// Line-of-sight channel from IRS `from` to an array of IRS `to`: (gain, angle at `to`, angle at `from`, delay).

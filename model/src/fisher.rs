@@ -63,8 +63,9 @@ pub struct Information {
 const UNOBSERVABLE: f64 = 1e-13;
 
 impl Information {
-    /// Information on a target at `target_m`.
-    pub fn new(system: &System, target_m: Point, gain: Gain) -> Self {
+    /// Information on a target of radar cross-section `rcs_m2` at `target_m`: a bound is about the truth, which the
+    /// system does not hold.
+    pub fn new(system: &System, target_m: Point, rcs_m2: f64, gain: Gain) -> Self {
         let count = system.irs_count();
         let departures: Vec<StreamFactor> =
             (0..count).map(|k| StreamFactor::new(system, k, target_m, gain)).collect();
@@ -74,7 +75,7 @@ impl Information {
             (0..count).map(|l| (0..count).map(|k| Some(path(l, k))).collect()).collect()
         };
         let paths = grid(&|l, k| {
-            let scale = 2.0 * system.echo_gain(l, k, target_m).powi(2) / system.noise_power_w;
+            let scale = 2.0 * system.echo_gain(l, k, target_m, rcs_m2).powi(2) / system.noise_power_w;
             arrivals[l].with(&departures[k]) * scale
         });
         let geometry =

@@ -8,6 +8,7 @@ pub mod channel;
 pub mod echo;
 pub mod fisher;
 pub mod geometry;
+pub mod prior;
 pub mod random;
 pub mod scenario;
 pub mod system;
@@ -18,6 +19,7 @@ pub use algebra::{CMatrix, CVector};
 pub use echo::EchoSource;
 pub use fisher::{Gain, Information, Scheme};
 pub use geometry::{Point, Pose};
+pub use prior::CrossSectionPrior;
 pub use scenario::Scenario;
 pub use system::{RankCase, System};
 

@@ -1,8 +1,12 @@
-//! The sensing system as its processors know it: poses, streams, reflected signals.
+//! The sensing system as its processors know it, the *site*: poses, streams, reflected signals, coverage, noise, and a
+//! prior on what is to be located. It holds nothing of the target, of imperfections or of the seed: what only the
+//! simulator knows stays in the [`Scenario`] and in the echo source.
 //!
 //! `S_k = Theta_k H_k W_k` (N x D_k) is what IRS k radiates, stream by stream. Where the channel
 //! estimate is wrong this is the *believed* signal; what is truly radiated is known only
 //! to the echo source ([`crate::echo`]).
+
+mod validate;
 
 use std::f64::consts::TAU;
 
@@ -15,6 +19,7 @@ use crate::array::UniformLinearArray;
 use crate::beamforming::{aligned_phases, apply_phases, zero_forcing};
 use crate::channel::{base_station_channels, echo_gain};
 use crate::geometry::{Point, Pose};
+use crate::prior::CrossSectionPrior;
 use crate::random::{Purpose, complex_normal, stream};
 use crate::scenario::{Coverage, Phases, Scenario, ScenarioError};
 use crate::waveform::{Waveform, subcarrier_frequency_hz, waveforms};
@@ -43,8 +48,14 @@ pub struct System {
     pub subcarriers: usize,
     /// Noise power per sensor and subcarrier.
     pub noise_power_w: f64,
-    /// Radar cross-section assumed for link budgets.
-    pub rcs_m2: f64,
+    /// Transmit power P_max.
+    pub transmit_power_w: f64,
+    /// Frames over which path phases hold.
+    pub coherent_frames: u64,
+    /// What may be assumed of a target's radar cross-section.
+    pub prior: CrossSectionPrior,
+    /// Where the base station stands.
+    pub base_station_m: Point,
     /// Sensors M per IRS.
     pub sensors: usize,
     /// Reflecting elements N per IRS.
@@ -143,7 +154,10 @@ impl System {
             bandwidth_hz: scenario.signal.bandwidth_hz,
             subcarriers: scenario.signal.subcarriers,
             noise_power_w: scenario.noise_power_w(),
-            rcs_m2: scenario.rcs_m2(),
+            transmit_power_w: scenario.transmit_power_w(),
+            coherent_frames: scenario.signal.coherent_frames,
+            prior: scenario.cross_section_prior(),
+            base_station_m: scenario.base_station.position(),
             sensors: scenario.surface.sensors,
             elements: scenario.surface.elements,
             coverage: scenario.coverage.clone(),
@@ -171,9 +185,9 @@ impl System {
         subcarrier_frequency_hz(subcarrier, self.subcarriers, self.bandwidth_hz)
     }
 
-    /// |alpha_lk| for a target at `target_m`.
-    pub fn echo_gain(&self, l: usize, k: usize, target_m: Point) -> f64 {
-        echo_gain(self.wavelength_m, self.rcs_m2, &self.irs[l].pose, &self.irs[k].pose, target_m)
+    /// |alpha_lk| for a target of that cross-section at `target_m`.
+    pub fn echo_gain(&self, l: usize, k: usize, target_m: Point, rcs_m2: f64) -> f64 {
+        echo_gain(self.wavelength_m, rcs_m2, &self.irs[l].pose, &self.irs[k].pose, target_m)
     }
 
     /// `b_k = S_k^H a(theta_k)`: what the target receives from IRS `k`, per stream.
@@ -184,25 +198,25 @@ impl System {
 
     /// SNR of path (l, k) after the matched filter, `|alpha|^2 M ||b_k||^2 / sigma^2`: the energy of the
     /// noiseless block R_lk over the noise variance of one of its entries.
-    pub fn path_snr(&self, l: usize, k: usize, target_m: Point) -> f64 {
+    pub fn path_snr(&self, l: usize, k: usize, target_m: Point, rcs_m2: f64) -> f64 {
         let energy = self.sensors as f64 * self.illumination(k, target_m).norm_squared();
-        self.echo_gain(l, k, target_m).powi(2) * energy / self.noise_power_w
+        self.echo_gain(l, k, target_m, rcs_m2).powi(2) * energy / self.noise_power_w
     }
 
-    /// Directions of S_k that carry signal above the noise, for a target at the centre of the
+    /// Directions of S_k that carry signal above the noise, for a target of that cross-section at the centre of the
     /// coverage area and the sensor that hears it best. Direction i has SNR `|alpha|^2 M sigma_i^2 / sigma^2`
     /// on average over the AOD; one below unity is not rank.
-    pub fn effective_rank(&self, k: usize) -> usize {
+    pub fn effective_rank(&self, k: usize, rcs_m2: f64) -> usize {
         let centre = self.coverage.centre();
-        let gain = (0..self.irs_count()).map(|l| self.echo_gain(l, k, centre)).fold(0.0, f64::max);
+        let gain = (0..self.irs_count()).map(|l| self.echo_gain(l, k, centre, rcs_m2)).fold(0.0, f64::max);
         let floor = self.noise_power_w / (gain.powi(2) * self.sensors as f64);
         let singular = SVD::new(self.irs[k].reflected_signal.clone(), false, false).singular_values;
         singular.iter().filter(|&&s| s * s > floor).count()
     }
 
     /// Rank case of IRS `k` by effective rank.
-    pub fn rank_case(&self, k: usize) -> RankCase {
-        match self.effective_rank(k) {
+    pub fn rank_case(&self, k: usize, rcs_m2: f64) -> RankCase {
+        match self.effective_rank(k, rcs_m2) {
             0 | 1 => RankCase::One,
             rank if rank < self.elements => RankCase::Partial,
             _ => RankCase::Full,

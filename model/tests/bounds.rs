@@ -4,6 +4,9 @@ use model::scenario::Scenario;
 use model::{EchoSource, Gain, Information, Point, Scheme, System};
 use proptest::prelude::*;
 
+/// Cross-section of Table I, 7 dBsm.
+const RCS_M2: f64 = 5.011872336272722;
+
 const SCHEMES: [Scheme; 4] = [Scheme::Hybrid, Scheme::AngleOnly, Scheme::DelayOnly, Scheme::NoCollaboration];
 
 fn system(seed: u64, power_dbm: f64) -> (System, Point) {
@@ -19,7 +22,7 @@ proptest! {
     fn bounds_are_symmetric_positive_definite(seed in 0u64..1_000_000, power in 20.0..80.0f64) {
         let (system, target) = system(seed, power);
         for gain in [Gain::Unknown, Gain::Known] {
-            let information = Information::new(&system, target, gain);
+            let information = Information::new(&system, target, RCS_M2, gain);
             for scheme in SCHEMES {
                 let bound = information.position_crb_m2(scheme).unwrap();
                 prop_assert_eq!(bound[(0, 1)], bound[(1, 0)]);
@@ -32,7 +35,7 @@ proptest! {
     fn removing_a_path_never_helps(seed in 0u64..1_000_000, l in 0usize..3, k in 0usize..3) {
         let (system, target) = system(seed, 50.0);
         for gain in [Gain::Unknown, Gain::Known] {
-            let full = Information::new(&system, target, gain);
+            let full = Information::new(&system, target, RCS_M2, gain);
             let less = full.clone().without(l, k);
             for scheme in SCHEMES {
                 let (a, b) = (full.position_crb_m2(scheme).unwrap(), less.position_crb_m2(scheme).unwrap());
@@ -49,7 +52,7 @@ proptest! {
         let ((low, target), (high, _)) = (system(seed, 50.0), system(seed, 50.0 + step_db));
         let ratio = 10f64.powf(step_db / 10.0);
         for gain in [Gain::Unknown, Gain::Known] {
-            let (a, b) = (Information::new(&low, target, gain), Information::new(&high, target, gain));
+            let (a, b) = (Information::new(&low, target, RCS_M2, gain), Information::new(&high, target, RCS_M2, gain));
             for scheme in SCHEMES {
                 let (a, b) = (a.position_crb_m2(scheme).unwrap(), b.position_crb_m2(scheme).unwrap());
                 prop_assert!((a.trace() / b.trace() / ratio - 1.0).abs() < 1e-9);
@@ -61,7 +64,7 @@ proptest! {
     fn an_unknown_gain_never_helps(seed in 0u64..1_000_000) {
         let (system, target) = system(seed, 50.0);
         let (exact, paper) =
-            (Information::new(&system, target, Gain::Unknown), Information::new(&system, target, Gain::Known));
+            (Information::new(&system, target, RCS_M2, Gain::Unknown), Information::new(&system, target, RCS_M2, Gain::Known));
         for scheme in SCHEMES {
             let gap = exact.position_crb_m2(scheme).unwrap() - paper.position_crb_m2(scheme).unwrap();
             prop_assert!(gap.symmetric_eigen().eigenvalues.min() >= -1e-12 * gap.trace());
@@ -75,7 +78,7 @@ proptest! {
         let (theta_l, theta_k) =
             (system.irs[l].pose.local_angle_rad(target), system.irs[k].pose.local_angle_rad(target));
         let delay = model::geometry::cascade_delay_s(&system.irs[l].pose, &system.irs[k].pose, target);
-        let gain = system.echo_gain(l, k, target);
+        let gain = system.echo_gain(l, k, target, RCS_M2);
         let mean = |aoa: f64, aod: f64, delay: f64| {
             let row = system.element_array().steering(aod).adjoint()
                 * &system.irs[k].reflected_signal
@@ -91,7 +94,7 @@ proptest! {
             (at(1.0) - at(-1.0)).unscale(2.0 * steps[axis])
         };
         let derivatives = [derivative(0), derivative(1), derivative(2)];
-        let known = Information::new(&system, target, Gain::Known).paths[l][k].unwrap();
+        let known = Information::new(&system, target, RCS_M2, Gain::Known).paths[l][k].unwrap();
         for i in 0..3 {
             for j in 0..3 {
                 let brute = 2.0 / system.noise_power_w * derivatives[i].dotc(&derivatives[j]).re;
@@ -108,10 +111,12 @@ fn one_irs_locates_by_itself_and_a_line_of_sight_channel_hides_the_departure_ang
     scenario.channel.paths = 1;
     scenario.channel.angles = model::scenario::PathAngles::LineOfSight;
     let system = System::new(&scenario).unwrap();
-    let information = Information::new(&system, Point::new(3.0, 4.0), Gain::Unknown);
+    let information = Information::new(&system, Point::new(3.0, 4.0), RCS_M2, Gain::Unknown);
     assert_eq!(information.paths[0][1].unwrap()[(1, 1)], 0.0);
     assert!(information.angle_crb_rad2().unwrap().iter().all(|v| v.is_finite()));
     let single = System::new(&Scenario::default().single_irs()).unwrap();
     assert_eq!((single.irs_count(), single.elements, single.sensors), (1, 30, 30));
-    Information::new(&single, Point::new(3.0, 4.0), Gain::Unknown).position_crb_m2(Scheme::Hybrid).unwrap();
+    Information::new(&single, Point::new(3.0, 4.0), RCS_M2, Gain::Unknown)
+        .position_crb_m2(Scheme::Hybrid)
+        .unwrap();
 }

@@ -77,12 +77,15 @@ fn rank_follows_the_channel() {
     let system = System::new(&scenario).unwrap();
     let singular = system.irs[0].reflected_signal.clone().svd(false, false).singular_values;
     assert!(singular.max() / singular.min() < 3.0, "{singular}");
-    assert_eq!(system.rank_case(0), RankCase::Full);
+    assert_eq!(system.rank_case(0, scenario.rcs_m2()), RankCase::Full);
     scenario.channel.paths = 1;
-    assert_eq!(System::new(&scenario).unwrap().rank_case(0), RankCase::One);
+    assert_eq!(System::new(&scenario).unwrap().rank_case(0, scenario.rcs_m2()), RankCase::One);
     scenario.irs[1].paths = Some(4);
     let mixed = System::new(&scenario).unwrap();
-    assert_eq!((mixed.rank_case(0), mixed.rank_case(1)), (RankCase::One, RankCase::Partial));
+    assert_eq!(
+        (mixed.rank_case(0, scenario.rcs_m2()), mixed.rank_case(1, scenario.rcs_m2())),
+        (RankCase::One, RankCase::Partial)
+    );
 }
 
 #[test]

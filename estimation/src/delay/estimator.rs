@@ -12,7 +12,7 @@ use model::{CMatrix, CVector, System};
 use num_complex::Complex64;
 
 use super::filter::{BlockExpansion, MatchedFilter, check_energy};
-use super::quality::{Sensitivity, noise_power, stream_weights};
+use super::quality::{Quality, Sensitivity, StreamPrior, noise_power};
 use super::window::{SineSector, coverage_delays, coverage_sines};
 use super::{DelayError, DelayEstimate, DelaySettings, DelayWindow, NodeDelays, Statistic};
 use crate::harmonic::{Grid, HarmonicSeries, Peak, grid_points};
@@ -56,13 +56,14 @@ impl Path {
         if window.width_s() > unambiguous_s {
             return Err(DelayError::AmbiguousWindow { width_s: window.width_s(), unambiguous_s });
         }
-        let weights = stream_weights(system, l, k, system.noise_power_w / settings.frames as f64);
+        let streams = StreamPrior::new(system, l, k, system.noise_power_w / settings.frames as f64);
+        let weights = streams.mean_weights();
         let codes = filter.codes();
         let kernel = match settings.statistic {
             Statistic::Illuminated => codes.ad_mul(&(&weights * codes)),
             _ => codes.ad_mul(codes),
         };
-        let sensitivity = Sensitivity::new(&filter, &kernel, weights.clone());
+        let sensitivity = Sensitivity::new(&filter, &kernel, streams);
         let subcarriers = system.irs[k].waveform.subcarriers.clone();
         let grid = filter.grid(&window);
         Ok(Self { filter, subcarriers, sensors: system.sensors, window, grid, kernel, weights, sensitivity })
@@ -74,8 +75,8 @@ impl Path {
         self.filter.row_energy(&row, &self.kernel)
     }
 
-    /// Variance of the delay for `row`, `c^H`; at most that of a uniform guess in the window.
-    fn variance_s2(&self, row: &CVector, noise_power_w: f64, statistic: Statistic) -> f64 {
+    /// SNR and variance of the delay for `row`, `c^H`; the variance is at most that of a uniform guess in the window.
+    fn quality(&self, row: &CVector, noise_power_w: f64, statistic: Statistic) -> Quality {
         let (sensors, streams) = (self.sensors as f64, self.weights.nrows() as f64);
         let directions = match statistic {
             Statistic::Frobenius => sensors,
@@ -83,8 +84,8 @@ impl Path {
             Statistic::Spectral => 1.0 + sensors / streams,
             Statistic::Beamformed | Statistic::Illuminated => 1.0,
         };
-        let variance_s2 = self.sensitivity.variance_s2(row, noise_power_w, directions);
-        variance_s2.min(self.window.width_s().powi(2) / 12.0)
+        let Quality { snr, variance_s2 } = self.sensitivity.quality(row, noise_power_w, directions);
+        Quality { snr, variance_s2: variance_s2.min(self.window.width_s().powi(2) / 12.0) }
     }
 }
 
@@ -179,14 +180,17 @@ impl DelayEstimator {
         );
         let paths = self.paths.iter().zip(peaks).zip(expansions.into_iter().zip(&rows)).zip(spectra);
         let paths: Vec<DelayEstimate> = paths
-            .map(|(((path, peak), (expansion, row)), spectrum)| DelayEstimate {
-                delay_s: peak.at,
-                delay_variance_s2: path.variance_s2(row, noise_power_w, self.settings.statistic),
-                snr: path.sensitivity.snr(row, noise_power_w),
-                block: expansion.block,
-                block_derivative: expansion.block_derivative,
-                second_peak_ratio: peak.second_ratio,
-                spectrum,
+            .map(|(((path, peak), (expansion, row)), spectrum)| {
+                let quality = path.quality(row, noise_power_w, self.settings.statistic);
+                DelayEstimate {
+                    delay_s: peak.at,
+                    delay_variance_s2: quality.variance_s2,
+                    snr: quality.snr,
+                    block: expansion.block,
+                    block_derivative: expansion.block_derivative,
+                    second_peak_ratio: peak.second_ratio,
+                    spectrum,
+                }
             })
             .collect();
         let arrival_rad = sine.clamp(-1.0, 1.0).asin();

@@ -8,8 +8,9 @@
 //! - the statistic may use what the node knows. [`Statistic::Beamformed`] steers at the node's own AOA,
 //!   which is common to all its paths and found with the delays: of a scan over the sector in which the
 //!   coverage area lies, the AOA whose K best delays carry the most energy. [`Statistic::Illuminated`] also
-//!   weights the streams by what S_k can send into the coverage area: the weights of the ten streams sum to
-//!   2.8 on average;
+//!   weights the streams by what S_k can send into the coverage area, averaged over the prior on the
+//!   cross-section: the weights of the ten streams sum to
+//!   2.0 on average;
 //! - frames over which the path phases hold are averaged, which lowers the noise by their number;
 //! - noise power is measured on each frame's residual, and every delay comes with a variance.
 //!

@@ -28,7 +28,7 @@ const SEEDS: u64 = 40;
 pub fn table_one_variances(irs: &[Pose], target_m: Point, power_dbm: f64) -> Variances {
     let seed = (target_m.x.to_bits() ^ target_m.y.to_bits().rotate_left(17)) % SEEDS;
     let system = &systems(irs)[seed as usize];
-    let information = Information::new(system, target_m, Gain::Unknown);
+    let information = Information::new(system, target_m, Scenario::default().rcs_m2(), Gain::Unknown);
     // Bounds scale as one over power.
     let scale = ratio_from_db(50.0 - power_dbm);
     let delays = information.delay_crb_s2().expect("the angles are observable");

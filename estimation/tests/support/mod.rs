@@ -41,7 +41,7 @@ pub fn scene(scenario: &Scenario) -> Scene {
         })
         .collect();
     let blocks = Blocks::of_system(&system, system.noise_power_w, table).unwrap();
-    let information = Information::new(&system, target, Gain::Unknown);
+    let information = Information::new(&system, target, source.rcs_m2(), Gain::Unknown);
     Scene {
         truth_rad: system.irs.iter().map(|irs| irs.pose.local_angle_rad(target)).collect(),
         bound_rad2: information.angle_crb_rad2().unwrap(),

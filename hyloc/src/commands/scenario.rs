@@ -47,7 +47,7 @@ pub fn check(file: Option<PathBuf>, overrides: Vec<String>, json: bool) -> anyho
     let scenario = load_scenario(&Layers { file, overrides, environment: None })?;
     let system = System::new(&scenario)?;
     let single = System::new(&scenario.clone().single_irs()).ok();
-    let summary = summarise(&system, single.as_ref());
+    let summary = summarise(&system, single.as_ref(), scenario.rcs_m2());
     say(if json { serde_json::to_string_pretty(&summary)? } else { table(&summary) }.trim_end());
     Ok(())
 }
@@ -60,23 +60,23 @@ pub fn generate(nodes: usize, file: Option<PathBuf>, overrides: Vec<String>) -> 
     Ok(())
 }
 
-fn summarise(system: &System, single: Option<&System>) -> Summary {
+fn summarise(system: &System, single: Option<&System>, rcs_m2: f64) -> Summary {
     let centre = system.coverage.centre();
     let count = system.irs_count();
     Summary {
         target_m: [centre.x, centre.y],
         noise_power_w: system.noise_power_w,
         unambiguous_half_sector_deg: system.sensor_array().unambiguous_half_sector_rad().to_degrees(),
-        irs: (0..count).map(|k| irs_summary(system, k)).collect(),
+        irs: (0..count).map(|k| irs_summary(system, k, rcs_m2)).collect(),
         path_snr_db: (0..count)
-            .map(|l| (0..count).map(|k| db_from_ratio(system.path_snr(l, k, centre))).collect())
+            .map(|l| (0..count).map(|k| db_from_ratio(system.path_snr(l, k, centre, rcs_m2))).collect())
             .collect(),
-        bound_rms_m: bounds(system, single, centre),
+        bound_rms_m: bounds(system, single, centre, rcs_m2),
         warnings: system.warnings(),
     }
 }
 
-fn irs_summary(system: &System, k: usize) -> IrsSummary {
+fn irs_summary(system: &System, k: usize, rcs_m2: f64) -> IrsSummary {
     let irs = &system.irs[k];
     IrsSummary {
         position_m: [irs.pose.position_m.x, irs.pose.position_m.y],
@@ -84,8 +84,8 @@ fn irs_summary(system: &System, k: usize) -> IrsSummary {
         widest_view_deg: system.widest_view_rad(k).to_degrees(),
         streams: irs.reflected_signal.ncols(),
         subcarriers: irs.waveform.subcarriers.len(),
-        effective_rank: system.effective_rank(k),
-        rank_case: match system.rank_case(k) {
+        effective_rank: system.effective_rank(k, rcs_m2),
+        rank_case: match system.rank_case(k, rcs_m2) {
             RankCase::Full => 1,
             RankCase::Partial => 2,
             RankCase::One => 3,
@@ -93,9 +93,9 @@ fn irs_summary(system: &System, k: usize) -> IrsSummary {
     }
 }
 
-fn bounds(system: &System, single: Option<&System>, target: Point) -> Vec<SchemeSummary> {
+fn bounds(system: &System, single: Option<&System>, target: Point, rcs_m2: f64) -> Vec<SchemeSummary> {
     let rms = |system: &System, gain, scheme| {
-        let bound = Information::new(system, target, gain).position_crb_m2(scheme).ok()?;
+        let bound = Information::new(system, target, rcs_m2, gain).position_crb_m2(scheme).ok()?;
         Some(bound.trace().sqrt())
     };
     let row = |name, system: &System, scheme| SchemeSummary {

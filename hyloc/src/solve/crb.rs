@@ -5,7 +5,7 @@ use model::fisher::{Gain, Information, Scheme};
 use model::system::Irs;
 use model::units::SPEED_OF_LIGHT_M_S;
 use model::waveform::Waveform;
-use model::{Point, Pose, System};
+use model::{CrossSectionPrior, Point, Pose, System};
 use nalgebra::Matrix2;
 use serde::{Deserialize, Serialize};
 
@@ -81,8 +81,8 @@ impl Problem for Crb {
         let system = system(&case.scene)?;
         let target = Point::from(case.scene.target_m);
         Ok(Answer {
-            unknown_gain: bounds(&system, target, Gain::Unknown)?,
-            known_gain: bounds(&system, target, Gain::Known)?,
+            unknown_gain: bounds(&system, target, case.scene.rcs_m2, Gain::Unknown)?,
+            known_gain: bounds(&system, target, case.scene.rcs_m2, Gain::Known)?,
         })
     }
 }
@@ -109,7 +109,10 @@ fn system(scene: &Scene) -> anyhow::Result<System> {
         bandwidth_hz: scene.bandwidth_hz,
         subcarriers: scene.subcarriers,
         noise_power_w: scene.noise_power_w,
-        rcs_m2: scene.rcs_m2,
+        transmit_power_w: 1.0,
+        coherent_frames: 1,
+        prior: CrossSectionPrior { median_m2: scene.rcs_m2, deviation_db: 0.0 },
+        base_station_m: Point::zeros(),
         sensors: scene.sensors,
         elements: scene.elements,
         coverage: Default::default(),
@@ -148,8 +151,8 @@ fn scene_irs(scene: &Scene, k: usize, irs: &SceneIrs) -> anyhow::Result<Irs> {
     })
 }
 
-fn bounds(system: &System, target: Point, gain: Gain) -> anyhow::Result<Bounds> {
-    let information = Information::new(system, target, gain);
+fn bounds(system: &System, target: Point, rcs_m2: f64, gain: Gain) -> anyhow::Result<Bounds> {
+    let information = Information::new(system, target, rcs_m2, gain);
     let position = |scheme| -> anyhow::Result<Vec<[f64; 2]>> {
         Ok(rows(&information.position_crb_m2(scheme).with_context(|| format!("{scheme:?}"))?))
     };

@@ -7,11 +7,12 @@
 
 mod generate;
 mod motion;
-mod validate;
+pub(crate) mod validate;
 
 use serde::{Deserialize, Serialize};
 
 use crate::geometry::{Point, Pose};
+use crate::prior::CrossSectionPrior;
 use crate::units::{ratio_from_db, watts_from_dbm};
 
 pub use generate::{IRS_COUNT_RANGE, ring};
@@ -34,6 +35,8 @@ pub struct Scenario {
     pub channel: Channel,
     /// Where targets can be.
     pub coverage: Coverage,
+    /// What is assumed of targets before any is seen.
+    pub prior: Prior,
     /// What is to be located.
     pub target: Target,
     /// What the paper idealises away; all off by default.
@@ -131,6 +134,16 @@ pub struct Coverage {
     pub max_m: [f64; 2],
 }
 
+/// What estimators may assume of a target. They are never told what [`Target`] says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Prior {
+    /// Median of the radar cross-section.
+    pub rcs_dbsm: f64,
+    /// Standard deviation of the radar cross-section in decibels.
+    pub rcs_deviation_db: f64,
+}
+
 /// The target.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -192,6 +205,7 @@ impl Default for Scenario {
             surface: Surface::default(),
             channel: Channel::default(),
             coverage: Coverage::default(),
+            prior: Prior::default(),
             target: Target::default(),
             imperfections: Imperfections::default(),
             irs: irs.map(IrsPlacement::at).to_vec(),
@@ -233,6 +247,12 @@ impl Default for Channel {
 impl Default for Coverage {
     fn default() -> Self {
         Self { min_m: [0.0, 0.0], max_m: [10.0, 10.0] }
+    }
+}
+
+impl Default for Prior {
+    fn default() -> Self {
+        Self { rcs_dbsm: 0.0, rcs_deviation_db: 10.0 }
     }
 }
 
@@ -306,9 +326,20 @@ impl Scenario {
         self.surface.elements.min(self.paths(k))
     }
 
-    /// Radar cross-section in square metres.
+    /// Radar cross-section of the target in square metres; where it fluctuates, its mean.
     pub fn rcs_m2(&self) -> f64 {
         ratio_from_db(self.target.rcs_dbsm)
+    }
+
+    /// What estimators may assume of the cross-section.
+    pub fn cross_section_prior(&self) -> CrossSectionPrior {
+        let median_m2 = ratio_from_db(self.prior.rcs_dbsm);
+        CrossSectionPrior { median_m2, deviation_db: self.prior.rcs_deviation_db }
+    }
+
+    /// Transmit power P_max.
+    pub fn transmit_power_w(&self) -> f64 {
+        watts_from_dbm(self.base_station.power_dbm)
     }
 
     /// Noise power per sensor and subcarrier.
@@ -318,7 +349,7 @@ impl Scenario {
 
     /// Energy of all streams in a frame, `L P_max`.
     pub fn frame_power_w(&self) -> f64 {
-        self.signal.subcarriers as f64 * watts_from_dbm(self.base_station.power_dbm)
+        self.signal.subcarriers as f64 * self.transmit_power_w()
     }
 
     /// The same scenario at another transmit power.

@@ -8,6 +8,8 @@ use crate::geometry::Point;
 
 /// Closest that a target may come to an IRS or the base station to an IRS.
 const CLOSEST_M: f64 = 1.0;
+/// Farthest from the origin that anything may stand.
+pub(crate) const FARTHEST_M: f64 = 1e6;
 /// Largest array, frame or path count: far above any use, far below what exhausts memory.
 const LARGEST_COUNT: usize = 4096;
 
@@ -30,7 +32,7 @@ impl ScenarioError {
     }
 }
 
-type Check = Result<(), ScenarioError>;
+pub(crate) type Check = Result<(), ScenarioError>;
 
 impl Scenario {
     /// Refuses impossible values; the error names key, value and allowed range.
@@ -51,6 +53,8 @@ impl Scenario {
         within("signal.bandwidth_hz", s.bandwidth_hz, 1.0, 1e12)?;
         within("signal.noise_dbm", s.noise_dbm, -300.0, 100.0)?;
         within("target.rcs_dbsm", self.target.rcs_dbsm, -100.0, 100.0)?;
+        within("prior.rcs_dbsm", self.prior.rcs_dbsm, -100.0, 100.0)?;
+        within("prior.rcs_deviation_db", self.prior.rcs_deviation_db, 0.0, 30.0)?;
         if s.coherent_frames == 0 {
             return Err(ScenarioError::new("signal.coherent_frames", 0, "must be at least 1"));
         }
@@ -82,8 +86,8 @@ impl Scenario {
 
     fn validate_places(&self) -> Check {
         let place = |key: &str, position: [f64; 2]| {
-            within(&format!("{key}[0]"), position[0], -1e6, 1e6)?;
-            within(&format!("{key}[1]"), position[1], -1e6, 1e6)
+            within(&format!("{key}[0]"), position[0], -FARTHEST_M, FARTHEST_M)?;
+            within(&format!("{key}[1]"), position[1], -FARTHEST_M, FARTHEST_M)
         };
         place("base_station.position_m", self.base_station.position_m)?;
         place("coverage.min_m", self.coverage.min_m)?;
@@ -163,14 +167,14 @@ impl Scenario {
     }
 }
 
-fn within(key: &str, value: f64, min: f64, max: f64) -> Check {
+pub(crate) fn within(key: &str, value: f64, min: f64, max: f64) -> Check {
     if value >= min && value <= max {
         return Ok(());
     }
     Err(ScenarioError::new(key, value, format!("must be a number between {min} and {max}")))
 }
 
-fn count(key: &str, value: usize) -> Check {
+pub(crate) fn count(key: &str, value: usize) -> Check {
     if (1..=LARGEST_COUNT).contains(&value) {
         return Ok(());
     }

@@ -87,7 +87,7 @@ impl Outcome {
         let (system, target_m) = (source.system(), source.target_m(0));
         let truth: Vec<f64> = system.irs.iter().map(|irs| irs.pose.local_angle_rad(target_m)).collect();
         let bound = |gain| -> anyhow::Result<f64> {
-            let bounds = Information::new(system, target_m, gain).angle_crb_rad2()?;
+            let bounds = Information::new(system, target_m, source.rcs_m2(), gain).angle_crb_rad2()?;
             Ok(bounds.iter().sum::<f64>() / bounds.len() as f64)
         };
         let mut outcome = Self {

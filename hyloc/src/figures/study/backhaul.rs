@@ -4,7 +4,7 @@
 //! the fusion center does by default. A trial is one scene of Table I, the same for all payloads.
 
 use estimation::fusion::{FrameBlocks, Fuser, FusionSettings, PayloadKind};
-use model::{EchoSource, Gain, Information, Point, Scenario, Scheme, System};
+use model::{EchoSource, Gain, Information, Point, Scenario, Scheme};
 use proto::convert::{FrameId, PayloadFormat, Times, report_from_wire, report_message};
 use proto::samples::Precision;
 
@@ -122,11 +122,12 @@ impl Trial {
             Ok(Sent { bytes: bytes as f64, squared_m2 })
         });
         let sent = sent.collect::<anyhow::Result<Vec<_>>>()?;
-        let bound = |gain| bound_m2(system, target_m, gain);
+        let bound = |gain| bound_m2(&source, target_m, gain);
         Ok(Self { exact_m2: bound(Gain::Unknown)?, paper_m2: bound(Gain::Known)?, sent })
     }
 }
 
-fn bound_m2(system: &System, target_m: Point, gain: Gain) -> anyhow::Result<f64> {
-    Ok(Information::new(system, target_m, gain).position_crb_m2(Scheme::Hybrid)?.trace())
+fn bound_m2(source: &EchoSource, target_m: Point, gain: Gain) -> anyhow::Result<f64> {
+    let information = Information::new(source.system(), target_m, source.rcs_m2(), gain);
+    Ok(information.position_crb_m2(Scheme::Hybrid)?.trace())
 }

@@ -125,8 +125,8 @@ impl Outcome {
         let single = System::new(&scenario.clone().single_irs())?;
         let mut outcome = Self { bound_m2: Default::default(), information: Default::default() };
         for (g, &(_, gain)) in GAINS.iter().enumerate() {
-            let several = Information::new(&system, target_m, gain);
-            let alone = Information::new(&single, target_m, gain);
+            let several = Information::new(&system, target_m, scenario.rcs_m2(), gain);
+            let alone = Information::new(&single, target_m, scenario.rcs_m2(), gain);
             for (s, &(_, scheme)) in SCHEMES.iter().enumerate() {
                 let bound = match scheme {
                     Some(scheme) => several.position_crb_m2(scheme),

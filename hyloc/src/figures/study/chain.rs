@@ -125,7 +125,9 @@ impl Outcome {
         let ideal = Scenario { imperfections: Imperfections::default(), ..scenario.clone() };
         let system = System::new(&ideal)?;
         let bound = |gain| -> anyhow::Result<f64> {
-            Ok(Information::new(&system, target_m, gain).position_crb_m2(Scheme::Hybrid)?.trace())
+            Ok(Information::new(&system, target_m, source.rcs_m2(), gain)
+                .position_crb_m2(Scheme::Hybrid)?
+                .trace())
         };
         Ok(Self {
             squared_m2: (position_m - target_m).norm_squared(),

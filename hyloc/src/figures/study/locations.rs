@@ -83,8 +83,8 @@ impl Outcome {
     fn new(scenario: &Scenario, draw: &mut Draw) -> anyhow::Result<Self> {
         let system = System::new(scenario)?;
         let target_m = scenario.coverage.at(draw.stream.random(), draw.stream.random());
-        let exact = Information::new(&system, target_m, Gain::Unknown);
-        let paper = Information::new(&system, target_m, Gain::Known);
+        let exact = Information::new(&system, target_m, scenario.rcs_m2(), Gain::Unknown);
+        let paper = Information::new(&system, target_m, scenario.rcs_m2(), Gain::Known);
         let (measurements, same_data) = drawn_measurements(&system, target_m, &exact, draw)?;
         // Where a scheme has no finite answer, the centre of the area is as good as any.
         let position =

@@ -1,0 +1,114 @@
+//! What a system may be, wherever it comes from.
+
+use std::f64::consts::TAU;
+
+use super::{Irs, System};
+use crate::MOST_IRS;
+use crate::algebra::CMatrix;
+use crate::geometry::Point;
+use crate::scenario::ScenarioError;
+use crate::scenario::validate::{Check, FARTHEST_M, count, within};
+
+/// Rows of the codes are orthonormal to this.
+const ORTHONORMAL: f64 = 1e-6;
+
+impl System {
+    /// Refuses impossible values, parts that do not fit each other, and what is not finite; the error names the key.
+    pub fn validate(&self) -> Check {
+        within("wavelength_m", self.wavelength_m, 1e-6, 1e3)?;
+        within("spacing_wavelengths", self.spacing_wavelengths, 0.01, 10.0)?;
+        within("bandwidth_hz", self.bandwidth_hz, 1.0, 1e12)?;
+        within("noise_power_w", self.noise_power_w, 1e-33, 1e7)?;
+        within("transmit_power_w", self.transmit_power_w, 1e-3, 1e7)?;
+        within("prior.median_m2", self.prior.median_m2, 1e-10, 1e10)?;
+        within("prior.deviation_db", self.prior.deviation_db, 0.0, 30.0)?;
+        count("subcarriers", self.subcarriers)?;
+        count("sensors", self.sensors)?;
+        count("elements", self.elements)?;
+        if self.coherent_frames == 0 {
+            return Err(ScenarioError::new("coherent_frames", 0, "must be at least 1"));
+        }
+        self.validate_places()?;
+        let mut owner = vec![None; self.subcarriers];
+        for (k, irs) in self.irs.iter().enumerate() {
+            self.validate_irs(k, irs)?;
+            self.validate_subcarriers(k, irs, &mut owner)?;
+        }
+        Ok(())
+    }
+
+    fn validate_places(&self) -> Check {
+        place("base_station_m", self.base_station_m)?;
+        place("coverage.min_m", self.coverage.min_m.into())?;
+        place("coverage.max_m", self.coverage.max_m.into())?;
+        if (0..2).any(|axis| self.coverage.max_m[axis] <= self.coverage.min_m[axis]) {
+            let shown = format!("{:?}", self.coverage.max_m);
+            return Err(ScenarioError::new("coverage.max_m", shown, "must be above coverage.min_m"));
+        }
+        if !(1..=MOST_IRS).contains(&self.irs.len()) {
+            let rule = format!("must list between 1 and {MOST_IRS} IRSs");
+            return Err(ScenarioError::new("irs", self.irs.len(), rule));
+        }
+        Ok(())
+    }
+
+    fn validate_irs(&self, k: usize, irs: &Irs) -> Check {
+        let key = |name: &str| format!("irs[{k}].{name}");
+        place(&key("position_m"), irs.pose.position_m)?;
+        within(&key("broadside_rad"), irs.pose.broadside_rad, -TAU, TAU)?;
+        if self.irs[..k].iter().any(|other| other.pose.position_m == irs.pose.position_m) {
+            let shown = format!("{:?}", <[f64; 2]>::from(irs.pose.position_m));
+            return Err(ScenarioError::new(key("position_m"), shown, "is where another IRS already stands"));
+        }
+        let streams = irs.reflected_signal.ncols();
+        shape(&key("reflected_signal"), &irs.reflected_signal, (self.elements, streams.max(1)))?;
+        shape(&key("codes"), &irs.waveform.codes, (streams, irs.waveform.subcarriers.len()))?;
+        energy(&key("reflected_signal"), &irs.reflected_signal)?;
+        energy(&key("codes"), &irs.waveform.codes)?;
+        let product = &irs.waveform.codes * irs.waveform.codes.adjoint();
+        let error = (product - CMatrix::identity(streams, streams)).camax();
+        if error > ORTHONORMAL {
+            return Err(ScenarioError::new(key("codes"), error, "rows must be orthonormal"));
+        }
+        Ok(())
+    }
+
+    fn validate_subcarriers(&self, k: usize, irs: &Irs, owner: &mut [Option<usize>]) -> Check {
+        for (i, &subcarrier) in irs.waveform.subcarriers.iter().enumerate() {
+            let refuse = |rule: String| {
+                Err(ScenarioError::new(format!("irs[{k}].subcarriers[{i}]"), subcarrier, rule))
+            };
+            match owner.get_mut(subcarrier) {
+                None => return refuse(format!("must be below {}", self.subcarriers)),
+                Some(Some(other)) => return refuse(format!("is owned by irs[{other}] already")),
+                Some(free) => *free = Some(k),
+            }
+            if i > 0 && irs.waveform.subcarriers[i - 1] > subcarrier {
+                return refuse("must be in ascending order".into());
+            }
+        }
+        Ok(())
+    }
+}
+
+fn place(key: &str, position_m: Point) -> Check {
+    within(&format!("{key}[0]"), position_m.x, -FARTHEST_M, FARTHEST_M)?;
+    within(&format!("{key}[1]"), position_m.y, -FARTHEST_M, FARTHEST_M)
+}
+
+fn shape(key: &str, matrix: &CMatrix, expected: (usize, usize)) -> Check {
+    if matrix.shape() == expected {
+        return Ok(());
+    }
+    let (rows, columns) = matrix.shape();
+    let rule = format!("must be {} x {}", expected.0, expected.1);
+    Err(ScenarioError::new(key, format!("{rows} x {columns}"), rule))
+}
+
+/// Squares of squares must stay within the range of a double.
+fn energy(key: &str, matrix: &CMatrix) -> Check {
+    if matrix.iter().any(|value| !(value.re.is_finite() && value.im.is_finite())) {
+        return Err(ScenarioError::new(key, "a value", "every entry must be finite"));
+    }
+    within(&format!("{key} (energy)"), matrix.norm_squared(), 1e-60, 1e60)
+}
