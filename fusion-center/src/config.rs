@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use estimation::fusion::Method;
-use model::Scenario;
+use model::System;
 use serde::{Deserialize, Serialize};
 use settings::check::{address, host_and_port_or_none, named, refuse, within};
 use settings::{ScenarioChoice, SettingsError, load_role};
@@ -190,8 +190,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// HTTP address.
     pub http_listen: SocketAddr,
-    /// The scenario.
-    pub scenario: Scenario,
+    /// What is known of the site; the scenario that it was made of is dropped at once.
+    pub site: System,
     /// Of the engine.
     pub engine: EngineSettings,
     /// How frames become fixes.
@@ -212,7 +212,7 @@ impl RawConfig {
         load_role(ROLE, flags.config.as_deref(), flags)
     }
 
-    /// Checks every setting and loads the scenario.
+    /// Checks every setting and makes the site of the scenario.
     pub fn check(self) -> Result<Config, SettingsError> {
         let method = MethodSettings {
             method: named("method", &self.method, "auto, three-stage or direct")?,
@@ -259,7 +259,7 @@ impl RawConfig {
             credit: within("credit", self.credit, 1, 256)?,
             fixes: self.fixes,
             record: self.record,
-            scenario: choice.load()?,
+            site: choice.load_site()?,
             control: ControlSettings {
                 allowed: self.allow_control,
                 simulator: host_and_port_or_none("control_simulator", self.control_simulator)?,

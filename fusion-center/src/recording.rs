@@ -7,7 +7,7 @@
 //! | `/frames` | JSON | the frames that were solved, in order, with the reports that each was made of |
 //! | `/truth` | JSON | the simulator's truth, for error figures |
 //!
-//! A directory holds `blocks.mcap`, `scenario.toml` and, in `method.toml`, how the frames were solved. Writing is done by a thread of its own behind a bounded
+//! A directory holds `blocks.mcap`, the site as `site.pb` and, in `method.toml`, how the frames were solved. Writing is done by a thread of its own behind a bounded
 //! queue; if the disk cannot keep up, the recording says how much it lost and is marked incomplete.
 
 use std::collections::BTreeMap;
@@ -21,7 +21,7 @@ use mcap::records::{MessageHeader, Metadata};
 use mcap::{WriteOptions, Writer};
 use prost::Message;
 use proto::convert::FrameId;
-use proto::scenario::SharedScenario;
+use proto::site::SharedSite;
 use proto::v1;
 use serde::{Deserialize, Serialize};
 
@@ -30,7 +30,10 @@ use crate::method::MethodSettings;
 /// Name of the recording within its directory.
 pub const BLOCKS_FILE: &str = "blocks.mcap";
 
-/// Name of the scenario within the directory.
+/// Name of the site within the directory: protobuf, `hyloc.v1.Site`.
+pub const SITE_FILE: &str = "site.pb";
+
+/// Name of the scenario within the directory of an older recording, which has no site.
 pub const SCENARIO_FILE: &str = "scenario.toml";
 
 /// Name of the method's settings within the directory.
@@ -148,7 +151,7 @@ impl Recorder {
     /// Starts a recording in `directory`, which is made if need be.
     pub fn start(
         directory: &Path,
-        scenario: &SharedScenario,
+        site: &SharedSite,
         method: &MethodSettings,
     ) -> Result<Self, RecordingError> {
         let refuse = |path: &Path| {
@@ -160,14 +163,14 @@ impl Recorder {
         if path.exists() {
             return Err(RecordingError::Exists(directory.to_path_buf()));
         }
-        let scenario_path = directory.join(SCENARIO_FILE);
-        std::fs::write(&scenario_path, &scenario.toml).map_err(refuse(&scenario_path))?;
+        let site_path = directory.join(SITE_FILE);
+        std::fs::write(&site_path, site.encode()).map_err(refuse(&site_path))?;
         let method_path = directory.join(METHOD_FILE);
         let method = toml::to_string(method).expect("numbers and names only");
         std::fs::write(&method_path, method).map_err(refuse(&method_path))?;
         let file = File::create_new(&path).map_err(refuse(&path))?;
         let (queue, entries) = sync_channel(QUEUE);
-        let sha256 = scenario.short_hash();
+        let sha256 = site.short_hash();
         let thread = std::thread::Builder::new()
             .name("recorder".into())
             .spawn(move || {
@@ -217,7 +220,7 @@ impl Recorder {
     }
 }
 
-fn write(file: File, scenario_sha256: &str, entries: &Receiver<Entry>) -> mcap::McapResult<()> {
+fn write(file: File, site_sha256: &str, entries: &Receiver<Entry>) -> mcap::McapResult<()> {
     let mut writer = Writer::with_options(
         BufWriter::new(file),
         WriteOptions::new().compression(None).profile("hyloc").library(env!("CARGO_PKG_NAME")),
@@ -225,7 +228,7 @@ fn write(file: File, scenario_sha256: &str, entries: &Receiver<Entry>) -> mcap::
     writer.write_metadata(&Metadata {
         name: "hyloc".into(),
         metadata: BTreeMap::from([
-            ("scenario_sha256".into(), scenario_sha256.into()),
+            ("site_sha256".into(), site_sha256.into()),
             ("protocol_version".into(), proto::PROTOCOL_VERSION.to_string()),
         ]),
     })?;

@@ -5,7 +5,7 @@
 //! restart of the fusion center the nodes claim the ones they had.
 
 use proto::PROTOCOL_VERSION;
-use proto::scenario::short_hash;
+use proto::site::short_hash;
 
 /// Why a node is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -18,11 +18,11 @@ pub enum Refusal {
         /// The node's.
         found: u32,
     },
-    /// Another scenario.
+    /// Another site.
     #[error(
-        "scenario {found} differs from {expected} here: start both with the same scenario file, or the node without one"
+        "site {found} differs from {expected} here: start both with the same scenario file, or the node without one"
     )]
-    Scenario {
+    Site {
         /// Hash of the node's.
         found: String,
         /// Hash of ours.
@@ -37,7 +37,7 @@ pub enum Refusal {
         holder: String,
     },
     /// There is no such index.
-    #[error("index {index} does not exist: the scenario has {count} IRSs")]
+    #[error("index {index} does not exist: the site has {count} IRSs")]
     NoSuchIndex {
         /// The index.
         index: usize,
@@ -64,8 +64,8 @@ pub struct Application {
     pub identity: String,
     /// The index asked for.
     pub index: Option<usize>,
-    /// Hash of the node's scenario; empty if it takes ours.
-    pub scenario_sha256: Vec<u8>,
+    /// Hash of the node's site; empty if it takes ours.
+    pub site_sha256: Vec<u8>,
     /// Drawn once per process.
     pub incarnation: String,
 }
@@ -85,7 +85,7 @@ struct Seat {
 /// Who sits where.
 #[derive(Debug, Clone)]
 pub struct Registry {
-    scenario_sha256: Vec<u8>,
+    site_sha256: Vec<u8>,
     instance: String,
     seats: Vec<Seat>,
     registrations: u64,
@@ -93,9 +93,9 @@ pub struct Registry {
 
 impl Registry {
     /// Nobody yet.
-    pub fn new(irs_count: usize, scenario_sha256: &[u8], instance: &str) -> Self {
+    pub fn new(irs_count: usize, site_sha256: &[u8], instance: &str) -> Self {
         Self {
-            scenario_sha256: scenario_sha256.to_vec(),
+            site_sha256: site_sha256.to_vec(),
             instance: instance.to_owned(),
             seats: vec![Seat::default(); irs_count],
             registrations: 0,
@@ -111,10 +111,10 @@ impl Registry {
         if application.identity.is_empty() || application.identity.len() > 128 || !printable {
             return Err(Refusal::Identity);
         }
-        if !application.scenario_sha256.is_empty() && application.scenario_sha256 != self.scenario_sha256 {
-            return Err(Refusal::Scenario {
-                found: short_hash(&application.scenario_sha256),
-                expected: short_hash(&self.scenario_sha256),
+        if !application.site_sha256.is_empty() && application.site_sha256 != self.site_sha256 {
+            return Err(Refusal::Site {
+                found: short_hash(&application.site_sha256),
+                expected: short_hash(&self.site_sha256),
             });
         }
         let index = self.choose(application)?;
@@ -200,7 +200,7 @@ mod tests {
             protocol_version: PROTOCOL_VERSION,
             identity: identity.into(),
             index,
-            scenario_sha256: Vec::new(),
+            site_sha256: Vec::new(),
             incarnation: incarnation.into(),
         }
     }
@@ -245,7 +245,7 @@ mod tests {
         old.protocol_version = 0;
         assert_eq!(registry.register(&old), Err(Refusal::Protocol { found: 0 }));
         let mut other = application("a", None, "1");
-        other.scenario_sha256 = vec![9, 9, 9, 9];
+        other.site_sha256 = vec![9, 9, 9, 9];
         let refusal = registry.register(&other).unwrap_err().to_string();
         assert!(refusal.contains("09090909") && refusal.contains("01020304"), "{refusal}");
         assert_eq!(registry.register(&application("a\nb", None, "1")), Err(Refusal::Identity));

@@ -16,7 +16,7 @@ use model::{Point, System};
 use prost::Message;
 use proto::clock::unix_time_ns;
 use proto::convert::{FrameId, report_from_wire};
-use proto::scenario::SharedScenario;
+use proto::site::SharedSite;
 use proto::v1;
 use serde::de::DeserializeOwned;
 
@@ -24,7 +24,8 @@ use crate::fix::{FixRecord, Source};
 use crate::method::MethodSettings;
 use crate::publish::Publisher;
 use crate::recording::{
-    BLOCKS_FILE, FRAMES, FrameEntry, METHOD_FILE, REPORTS, RecordingError, SCENARIO_FILE, TRUTH, TruthEntry,
+    BLOCKS_FILE, FRAMES, FrameEntry, METHOD_FILE, REPORTS, RecordingError, SCENARIO_FILE, SITE_FILE, TRUTH,
+    TruthEntry,
 };
 use crate::solve::{Earlier, History, Kept, solve};
 use crate::statistics::Figures;
@@ -46,9 +47,7 @@ pub fn replay(
     mut progress: impl FnMut(u64),
 ) -> Result<Replayed, RecordingError> {
     let recording = Recording(directory.join(BLOCKS_FILE));
-    let scenario: model::Scenario = parse(&directory.join(SCENARIO_FILE))?;
-    let scenario = SharedScenario::new(scenario).map_err(|error| recording.content(error))?;
-    let system = System::new(&scenario.scenario).map_err(|error| recording.content(error))?;
+    let system = site(directory)?;
     let method_path = directory.join(METHOD_FILE);
     // Without the file, as by default.
     let method: MethodSettings = if method_path.exists() { parse(&method_path)? } else { Default::default() };
@@ -82,6 +81,19 @@ pub fn replay(
     drop(publisher);
     thread.finish().map_err(refuse(directory))?;
     Ok(Replayed { figures: viewer.figures(), broken })
+}
+
+/// The site of a recording. Older ones hold the scenario that it follows from.
+fn site(directory: &Path) -> Result<System, RecordingError> {
+    let (path, scenario) = (directory.join(SITE_FILE), directory.join(SCENARIO_FILE));
+    if !path.exists() && scenario.exists() {
+        let loaded = settings::load_site_of_file(&scenario);
+        return loaded
+            .map_err(|error| RecordingError::Content { path: scenario, problem: error.to_string() });
+    }
+    let bytes = std::fs::read(&path).map_err(refuse(&path))?;
+    let site = SharedSite::decode(&bytes);
+    site.map(|site| site.system).map_err(|error| RecordingError::Content { path, problem: error.to_string() })
 }
 
 fn refuse(path: &Path) -> impl Fn(std::io::Error) -> RecordingError {

@@ -6,9 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use estimation::fusion::{Fuser, Method};
-use model::System;
 use proto::clock::unix_time_ns;
-use proto::scenario::SharedScenario;
+use proto::site::SharedSite;
 use proto::v1::fusion_server::FusionServer;
 use proto::{DESCRIPTORS, HTTP2_WINDOW_BYTES};
 use serde::Serialize;
@@ -135,10 +134,9 @@ pub async fn run(
     listeners: Listeners,
     shutdown: CancellationToken,
 ) -> Result<Summary, RunError> {
-    let scenario = Arc::new(SharedScenario::new(config.scenario).map_err(RunError::other)?);
-    let system = System::new(&scenario.scenario).map_err(RunError::other)?;
-    let count = system.irs_count();
-    let fuser = Arc::new(Fuser::new(system, config.method.fusion()).map_err(RunError::other)?);
+    let site = Arc::new(SharedSite::new(config.site).map_err(RunError::other)?);
+    let count = site.system.irs_count();
+    let fuser = Arc::new(Fuser::new(site.system.clone(), config.method.fusion()).map_err(RunError::other)?);
     if config.method.method == Method::Auto && !fuser.has_direct() {
         tracing::warn!("the coverage area is too large for the direct method: three-stage fixes only");
     }
@@ -151,15 +149,15 @@ pub async fn run(
     let viewer = publisher.viewer();
     let recorder = match &config.record {
         Some(directory) => {
-            Some(Recorder::start(directory, &scenario, &config.method).map_err(RunError::other)?)
+            Some(Recorder::start(directory, &site, &config.method).map_err(RunError::other)?)
         }
         None => None,
     };
     let instance = format!("{:x}", unix_time_ns());
-    let office = Office::new(Registry::new(count, &scenario.sha256, &instance), count, &metrics);
+    let office = Office::new(Registry::new(count, &site.sha256, &instance), count, &metrics);
     let (events, incoming) = mpsc::channel(EVENT_QUEUE);
     let service = FusionService {
-        scenario: scenario.clone(),
+        site: site.clone(),
         system: system.clone(),
         instance,
         credit: config.credit,
@@ -179,12 +177,12 @@ pub async fn run(
         ..Started::new(NAME)
     };
     let drained = CancellationToken::new();
-    let site = Site::new(&scenario.scenario, &system, scenario.short_hash());
-    let dashboard = Dashboard::new(viewer.clone(), office.clone(), site, config.control);
+    let shown = Site::new(&system, site.short_hash());
+    let dashboard = Dashboard::new(viewer.clone(), office.clone(), shown, config.control);
     let page = serve_page(listeners.http, &metrics, &health, dashboard, &drained)?;
     let grpc = serve_grpc(listeners.grpc, service, &health, &drained).await?;
     let servers = async { tokio::join!(page, grpc) };
-    tracing::info!(irs = count, scenario = scenario.short_hash(), ?addresses, "ready");
+    tracing::info!(irs = count, site = site.short_hash(), ?addresses, "ready");
     addresses.announce();
     health.ready();
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use model::{Point, System};
 use proto::clock::unix_time_ns;
 use proto::convert::{FrameId, max_report_bytes, report_from_wire};
-use proto::scenario::SharedScenario;
+use proto::site::SharedSite;
 use proto::v1::fusion_server::Fusion;
 use proto::{SESSION_KEY, v1};
 use tokio::sync::broadcast::error::RecvError;
@@ -29,8 +29,8 @@ const WATCH_QUEUE: usize = 64;
 
 /// What the service works with.
 pub struct FusionService {
-    /// The scenario that all nodes share.
-    pub scenario: Arc<SharedScenario>,
+    /// The site that all nodes share.
+    pub site: Arc<SharedSite>,
     /// What follows from it.
     pub system: Arc<System>,
     /// Changes with every start.
@@ -55,7 +55,7 @@ impl From<Refusal> for Status {
     fn from(refusal: Refusal) -> Self {
         let text = refusal.to_string();
         match refusal {
-            Refusal::Protocol { .. } | Refusal::Scenario { .. } => Self::failed_precondition(text),
+            Refusal::Protocol { .. } | Refusal::Site { .. } => Self::failed_precondition(text),
             Refusal::Taken { .. } => Self::already_exists(text),
             Refusal::Full { .. } => Self::resource_exhausted(text),
             Refusal::NoSuchIndex { .. } | Refusal::Identity => Self::invalid_argument(text),
@@ -77,7 +77,7 @@ impl Fusion for FusionService {
             protocol_version: request.protocol_version,
             identity: request.identity,
             index: request.index.map(|index| index as usize),
-            scenario_sha256: request.scenario_sha256.to_vec(),
+            site_sha256: request.site_sha256.to_vec(),
             incarnation: request.incarnation,
         };
         if self.shutdown.is_cancelled() {
@@ -90,8 +90,8 @@ impl Fusion for FusionService {
         self.tell(Event::Joined(index)).await?;
         Ok(Response::new(v1::RegisterReply {
             index: index as u32,
-            scenario_toml: self.scenario.toml.clone(),
-            scenario_sha256: self.scenario.sha256.to_vec().into(),
+            site: Some(self.site.message.clone()),
+            site_sha256: self.site.sha256.to_vec().into(),
             session,
             instance: self.instance.clone(),
             credit: self.credit as u32,
@@ -180,7 +180,7 @@ impl Fusion for FusionService {
         Ok(Response::new(v1::StatusReply {
             instance: self.instance.clone(),
             irs_count: self.system.irs_count() as u32,
-            scenario_sha256: self.scenario.sha256.to_vec().into(),
+            site_sha256: self.site.sha256.to_vec().into(),
             fixes: figures.fixes,
             frames_without_fix: figures.without_fix + counts.frames_minority,
             frames_shed: counts.frames_shed,

@@ -5,6 +5,7 @@ mod support;
 use std::path::Path;
 
 use fusion_center::replay::{Replayed, replay};
+use prost::Message;
 use proto::v1;
 use support::*;
 
@@ -77,8 +78,7 @@ async fn two_runs_and_a_replay_give_the_same_fixes() {
 async fn a_replay_knows_who_sent_a_report() {
     let directory = tempfile::tempdir().unwrap();
     let (log, recording) = (directory.path().join("log"), directory.path().join("recording"));
-    let options =
-        Options { fixes: Some(log.clone()), record: Some(recording.clone()), ..Options::default() };
+    let options = Options { fixes: Some(log.clone()), record: Some(recording.clone()), ..Options::default() };
     let center = Center::start(options).await;
     let echoes = Echoes::new();
     let mut nodes = nodes(&center).await;
@@ -103,10 +103,49 @@ async fn a_replay_knows_who_sent_a_report() {
     assert_eq!(fix_lines(&replayed), fix_lines(&log));
 }
 
+/// A recording as it was written before sites and senders were: the scenario in its place, the sender left to guess.
+fn aged(recording: &Path) {
+    std::fs::remove_file(recording.join("site.pb")).unwrap();
+    let scenario = toml::to_string(&echoes_scenario()).unwrap();
+    let prior = scenario.find("[prior]").unwrap();
+    let after = prior + scenario[prior..].find("\n\n").unwrap();
+    std::fs::write(recording.join("scenario.toml"), [&scenario[..prior], &scenario[after..]].concat())
+        .unwrap();
+    let path = recording.join("blocks.mcap");
+    let bytes = std::fs::read(&path).unwrap();
+    let mut writer = mcap::Writer::new(std::io::Cursor::new(Vec::new())).unwrap();
+    for message in mcap::MessageStream::new(&bytes).unwrap() {
+        let mut message = message.unwrap();
+        if message.channel.topic == "/reports" {
+            let mut report = v1::FrameReport::decode(message.data.as_ref()).unwrap();
+            assert!(report.recorded_node.take().is_some());
+            message.data = report.encode_to_vec().into();
+        }
+        writer.write(&message).unwrap();
+    }
+    writer.finish().unwrap();
+    std::fs::write(&path, writer.into_inner().into_inner()).unwrap();
+}
+
+#[tokio::test]
+async fn an_older_recording_is_replayed() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    run_frames([0, 1, 2], &at("log"), Some(&at("recording"))).await;
+    aged(&at("recording"));
+    let (recording, log) = (at("recording"), at("replayed"));
+    let again = move || replay(&recording, Some(&log), |_| {}).unwrap();
+    assert_eq!(tokio::task::spawn_blocking(again).await.unwrap().figures.fixes, 10);
+    assert_eq!(fix_lines(&at("replayed")), fix_lines(&at("log")));
+}
+
 #[test]
 fn what_is_no_recording_is_refused() {
     let directory = tempfile::tempdir().unwrap();
-    assert!(replay(directory.path(), None, |_| {}).unwrap_err().to_string().contains("scenario.toml"));
+    assert!(replay(directory.path(), None, |_| {}).unwrap_err().to_string().contains("site.pb"));
+    std::fs::write(directory.path().join("site.pb"), b"not a site").unwrap();
+    assert!(replay(directory.path(), None, |_| {}).unwrap_err().to_string().contains("not a site"));
+    std::fs::remove_file(directory.path().join("site.pb")).unwrap();
     let scenario = toml::to_string(&model::Scenario::default()).unwrap();
     std::fs::write(directory.path().join("scenario.toml"), scenario).unwrap();
     std::fs::write(directory.path().join("blocks.mcap"), b"not a recording").unwrap();

@@ -45,7 +45,7 @@ async fn strangers_are_refused_with_the_reason() {
     let other = v1::RegisterRequest { protocol_version: 99, ..application("a", None) };
     let (code, reason) = refusal(&mut client, other).await;
     assert!(code == Code::FailedPrecondition && reason.contains("version 99"), "{reason}");
-    let other = v1::RegisterRequest { scenario_sha256: vec![7; 32].into(), ..application("a", None) };
+    let other = v1::RegisterRequest { site_sha256: vec![7; 32].into(), ..application("a", None) };
     let (code, reason) = refusal(&mut client, other).await;
     assert!(code == Code::FailedPrecondition && reason.contains("07070707"), "{reason}");
     client.register(application("a", Some(1))).await.unwrap();

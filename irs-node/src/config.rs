@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use proto::convert::PayloadFormat;
 use proto::echo::DEFAULT_WINDOW;
-use proto::scenario::{ScenarioWireError, SharedScenario};
+use proto::site::{SharedSite, SiteError};
 use serde::{Deserialize, Serialize};
 use settings::check::{address_or_none, host_and_port, named, refuse, seconds, within};
 use settings::{ScenarioChoice, SettingsError, load_role};
@@ -44,7 +44,7 @@ pub struct Flags {
     #[arg(long, value_name = "INDEX")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub index: Option<String>,
-    /// Scenario to insist on; without one, the node takes the fusion center's.
+    /// Scenario whose site to insist on; without one, the node takes the fusion center's site.
     #[arg(long, value_name = "FILE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scenario: Option<PathBuf>,
@@ -176,9 +176,9 @@ pub enum ConfigError {
     /// The layers do not fit.
     #[error(transparent)]
     Settings(#[from] SettingsError),
-    /// The scenario cannot be shared.
+    /// The site cannot be shared.
     #[error(transparent)]
-    Scenario(#[from] ScenarioWireError),
+    Site(#[from] SiteError),
 }
 
 /// Checked settings.
@@ -192,8 +192,8 @@ pub struct Config {
     pub identity: String,
     /// The index claimed, if any.
     pub index: Option<u32>,
-    /// Hash of the scenario to insist on, if any.
-    pub scenario_sha256: Option<[u8; 32]>,
+    /// Hash of the site to insist on, if any.
+    pub site_sha256: Option<[u8; 32]>,
     /// What is sent of every path, and how finely.
     pub payload: PayloadFormat,
     /// Frames averaged into one report.
@@ -227,8 +227,8 @@ impl RawConfig {
             power_dbm: self.power_dbm,
         };
         let insists = choice != ScenarioChoice::default();
-        let scenario = insists.then(|| choice.load()).transpose()?;
-        let scenario = scenario.map(SharedScenario::new).transpose()?;
+        let site = insists.then(|| choice.load_site()).transpose()?;
+        let site = site.map(SharedSite::new).transpose()?;
         if self.identity.is_empty() || self.identity.len() > 128 {
             return Err(refuse("identity", &self.identity, "a name of 1 to 128 bytes").into());
         }
@@ -237,7 +237,7 @@ impl RawConfig {
             simulator: host_and_port("simulator", self.simulator)?,
             identity: self.identity,
             index: index(&self.index)?,
-            scenario_sha256: scenario.map(|scenario| scenario.sha256),
+            site_sha256: site.map(|site| site.sha256),
             payload: PayloadFormat {
                 kind: named("payload", &self.payload, "parameters, block or spectrum")?,
                 precision: named("precision", &self.precision, "f64, f32, q16, q8, q4 or q2")?,
@@ -281,7 +281,7 @@ mod tests {
         assert_eq!(config.payload, payload);
         assert_eq!((config.http_listen, config.health_listen), (None, None));
         assert_eq!(config.window, DEFAULT_WINDOW);
-        assert_eq!(config.scenario_sha256, None);
+        assert_eq!(config.site_sha256, None);
     }
 
     #[test]

@@ -36,8 +36,8 @@ pub enum RunError {
     /// The fusion center does not want it.
     #[error("refused by the fusion center: {0}")]
     Refused(String),
-    /// The scenario gives no estimator.
-    #[error("no matched filter for this scenario: {0}")]
+    /// The site gives no estimator.
+    #[error("no matched filter for this site: {0}")]
     Estimator(String),
     /// A task failed.
     #[error("a task of the node failed: {0}")]

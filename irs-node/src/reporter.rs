@@ -6,7 +6,7 @@ use std::time::Duration;
 use proto::backoff::{Backoff, random_u64};
 use proto::channel::connect;
 use proto::clock::unix_time_ns;
-use proto::scenario::SharedScenario;
+use proto::site::{MAX_SITE_BYTES, SharedSite};
 use proto::v1::fusion_client::FusionClient;
 use proto::{PROTOCOL_VERSION, SESSION_KEY, v1};
 use telemetry::Failures;
@@ -28,8 +28,8 @@ const CALL: Duration = Duration::from_secs(2);
 pub(crate) struct Assignment {
     /// IRS index.
     pub index: u32,
-    /// The scenario.
-    pub scenario: Arc<SharedScenario>,
+    /// The site.
+    pub site: Arc<SharedSite>,
     /// Largest report that is taken.
     pub max_report_bytes: u64,
 }
@@ -133,12 +133,12 @@ impl Reporter {
     async fn try_register(&self) -> Result<(FusionClient<Channel>, v1::RegisterReply), Status> {
         let config = &self.bench.config;
         let channel = connect(&config.fusion).await?;
-        let mut client = FusionClient::new(channel);
+        let mut client = FusionClient::new(channel).max_decoding_message_size(2 * MAX_SITE_BYTES);
         let mut request = Request::new(v1::RegisterRequest {
             protocol_version: PROTOCOL_VERSION,
             identity: config.identity.clone(),
             index: self.index,
-            scenario_sha256: config.scenario_sha256.map(|hash| hash.to_vec()).unwrap_or_default().into(),
+            site_sha256: config.site_sha256.map(|hash| hash.to_vec()).unwrap_or_default().into(),
             incarnation: self.incarnation.clone(),
         });
         request.set_timeout(CALL);
@@ -148,25 +148,23 @@ impl Reporter {
 
     /// Checks what the fusion center says and passes it on to the worker.
     fn assign(&mut self, reply: &v1::RegisterReply) -> Result<(), Refusal> {
-        let scenario = SharedScenario::from_wire(&reply.scenario_toml, &reply.scenario_sha256)
+        let message = reply.site.clone().ok_or_else(|| Refusal("the fusion center sent no site".into()))?;
+        let site = SharedSite::with_hash(message, &reply.site_sha256)
             .map_err(|error| Refusal(error.to_string()))?;
-        let count = scenario.scenario.irs.len();
+        let count = site.system.irs_count();
         if reply.index as usize >= count {
             return Err(Refusal(format!("the fusion center gave index {} of {count} IRSs", reply.index)));
         }
-        if self.bench.config.scenario_sha256.is_some_and(|hash| hash != scenario.sha256) {
-            return Err(Refusal(format!(
-                "the fusion center has another scenario, {}",
-                scenario.short_hash()
-            )));
+        if self.bench.config.site_sha256.is_some_and(|hash| hash != site.sha256) {
+            return Err(Refusal(format!("the fusion center has another site, {}", site.short_hash())));
         }
-        let (index, hash) = (reply.index, scenario.short_hash());
-        tracing::info!(index, scenario = hash, credit = reply.credit, "registered with the fusion center");
+        let (index, hash) = (reply.index, site.short_hash());
+        tracing::info!(index, site = hash, credit = reply.credit, "registered with the fusion center");
         self.index = Some(index);
         let max_report_bytes = reply.max_report_bytes;
-        let assignment = Assignment { index, scenario: Arc::new(scenario), max_report_bytes };
+        let assignment = Assignment { index, site: Arc::new(site), max_report_bytes };
         if self.assignments.borrow().as_ref() != Some(&assignment) {
-            // Reports of another index or scenario are of no use to anyone.
+            // Reports of another index or site are of no use to anyone.
             self.bench.outbox.send_modify(Outbox::clear);
             self.assignments.send_replace(Some(assignment));
         }

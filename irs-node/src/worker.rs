@@ -52,7 +52,7 @@ impl Bench {
                 () = stop.cancelled() => return Ok(()),
             };
             let changed = async {
-                // A fusion center that was restarted may have another scenario or index for this node.
+                // A fusion center that was restarted may have another site or index for this node.
                 let other = |latest: &Option<Assignment>| latest.as_ref().is_some_and(|a| *a != current);
                 let closed = assignments.wait_for(other).await.is_err();
                 if closed {
@@ -83,8 +83,6 @@ struct Worker {
     bench: Bench,
     assignment: Assignment,
     estimator: Arc<DelayEstimator>,
-    sensors: usize,
-    subcarriers: usize,
     batch: Batch,
 }
 
@@ -92,9 +90,9 @@ impl Worker {
     async fn new(bench: Bench, assignment: Assignment) -> Result<Self, RunError> {
         let begun = Instant::now();
         let (node, frames) = (assignment.index as usize, bench.config.frames_per_fix);
-        let scenario = assignment.scenario.scenario.clone();
-        if frames > scenario.signal.coherent_frames {
-            let hold = scenario.signal.coherent_frames;
+        let site = assignment.site.clone();
+        let hold = site.system.coherent_frames;
+        if frames > hold {
             tracing::warn!(frames, hold, "more frames are averaged than path phases hold: signal is lost");
         }
         let settings = DelaySettings {
@@ -103,26 +101,23 @@ impl Worker {
             ..DelaySettings::default()
         };
         let built = tokio::task::spawn_blocking(move || {
-            let system = System::new(&scenario).map_err(|error| error.to_string())?;
-            let estimator = DelayEstimator::with_settings(&system, node, settings);
-            let estimator = estimator.map_err(|error| error.to_string())?;
-            Ok((estimator, system.sensors, system.subcarriers))
+            DelayEstimator::with_settings(&site.system, node, settings).map_err(|error| error.to_string())
         });
-        let (estimator, sensors, subcarriers) = built
+        let estimator = built
             .await
             .map_err(|error| error.to_string())
             .and_then(|built| built)
             .map_err(RunError::Estimator)?;
         tracing::info!(node, took_ms = begun.elapsed().as_millis() as u64, "the matched filter is ready");
         let estimator = Arc::new(estimator);
-        Ok(Self { bench, assignment, estimator, sensors, subcarriers, batch: Batch::default() })
+        Ok(Self { bench, assignment, estimator, batch: Batch::default() })
     }
 
     fn subscribe(&self) -> EchoSubscriber {
         EchoSubscriber::start(Subscription {
             address: self.bench.config.simulator.clone(),
             node: self.assignment.index,
-            scenario_sha256: self.assignment.scenario.sha256,
+            site_sha256: self.assignment.site.sha256,
             window: self.bench.config.window,
             timings: Timings::default(),
         })
@@ -161,7 +156,8 @@ impl Worker {
     async fn take(&mut self, delivery: Delivery) {
         let (id, intended_ns) = (delivery.frame.id(), delivery.frame.intended_ns);
         self.bench.metrics.frames.increment();
-        let matrix = match delivery.frame.into_matrix(self.assignment.index, self.sensors, self.subcarriers) {
+        let System { sensors, subcarriers, .. } = &self.assignment.site.system;
+        let matrix = match delivery.frame.into_matrix(self.assignment.index, *sensors, *subcarriers) {
             Ok(matrix) => matrix,
             Err(error) => {
                 self.bench.metrics.frames_refused.increment();

@@ -158,10 +158,10 @@ async fn a_refusal_for_good_ends_the_node_with_the_reason() {
         raw.set = vec!["base_station.power_dbm=40".into()];
     })
     .await;
-    assert!(!fusion.registration().await.scenario_sha256.is_empty());
+    assert!(!fusion.registration().await.site_sha256.is_empty());
     let error = node.ended().await.unwrap_err();
     assert!(matches!(&error, RunError::Refused(reason) if reason.contains("expected bbbb")), "{error}");
-    // A fusion center that forgets to refuse: the node does not work with another scenario all the same.
+    // A fusion center that forgets to refuse: the node does not work with another site all the same.
     *fusion.refuse.lock().unwrap() = None;
     let node =
         Node::start(fusion.address, echoes.publisher.address(), |raw| raw.power_dbm = Some(41.0)).await;

@@ -9,7 +9,7 @@ pub mod clock;
 pub mod convert;
 pub mod echo;
 pub mod samples;
-pub mod scenario;
+pub mod site;
 
 /// Generated from `hyloc/v1/fusion.proto`.
 #[allow(missing_docs, clippy::all, unused_qualifications)]
@@ -18,7 +18,7 @@ pub mod v1 {
 }
 
 /// Version of the protocol; a node with another one is refused.
-pub const PROTOCOL_VERSION: u32 = 2;
+pub const PROTOCOL_VERSION: u32 = 3;
 
 /// Metadata key that names a node's registration on its report stream.
 pub const SESSION_KEY: &str = "hyloc-session";

@@ -1,53 +1,116 @@
-//! A scenario on the wire: TOML with a hash, so that two processes can tell whether they speak of the same.
+//! A site on the wire: what estimators may know, made ready, and nothing that only the simulator knows.
+//!
+//! A scenario holds the seed, from which channels, noise, motion and path phases are drawn: whoever has it can compute
+//! the truth. So the site travels instead, with the reflected signals and codes as numbers. Two processes compare a
+//! SHA-256 of its canonical encoding: the message in single precision, so that the last bits of a sine, which
+//! differ between platforms, do not make two sites of one.
 
-use model::Scenario;
+use model::scenario::{Coverage, ScenarioError};
+use model::system::Irs;
+use model::waveform::Waveform;
+use model::{CMatrix, CrossSectionPrior, MOST_IRS, Point, Pose, System};
+use prost::Message;
 use sha2::{Digest, Sha256};
 
-/// Why a scenario cannot be sent or taken.
-#[derive(Debug, thiserror::Error)]
-pub enum ScenarioWireError {
-    /// It cannot be written.
-    #[error("the scenario cannot be written as TOML: {0}")]
-    Write(#[from] toml::ser::Error),
-    /// It cannot be read.
-    #[error("the scenario that was sent cannot be read: {0}")]
-    Read(#[from] toml::de::Error),
-    /// It contradicts itself.
-    #[error("the scenario that was sent is not valid: {0}")]
-    Invalid(#[from] model::scenario::ScenarioError),
-    /// The text is not the one that the hash was made of.
-    #[error("the scenario that was sent does not match its hash")]
+use crate::samples::{DitherKey, Precision, pack, unpack};
+use crate::v1;
+
+/// Largest encoded site. Table I takes 22 kB.
+pub const MAX_SITE_BYTES: usize = 64 << 20;
+
+/// Largest number of elements, sensors, streams or subcarriers: no shape is believed before it is below this.
+const LARGEST_COUNT: u32 = 4096;
+
+/// Why a site cannot be sent or taken.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum SiteError {
+    /// A value is impossible, or parts do not fit each other.
+    #[error("the site is not valid: {0}")]
+    Invalid(#[from] ScenarioError),
+    /// A part is missing.
+    #[error("the site has no {0}")]
+    Missing(&'static str),
+    /// A count is zero or beyond any use.
+    #[error("{key} = {value} of the site: must be between 1 and {most}")]
+    Count {
+        /// What is counted.
+        key: &'static str,
+        /// The count.
+        value: usize,
+        /// Most of them.
+        most: usize,
+    },
+    /// The bytes do not hold a matrix of the shape that goes with them.
+    #[error("the {what} of irs[{k}] has {found} bytes, expected {expected}")]
+    Length {
+        /// Which matrix.
+        what: &'static str,
+        /// The IRS.
+        k: usize,
+        /// Bytes found.
+        found: usize,
+        /// Bytes expected.
+        expected: usize,
+    },
+    /// It is larger than any message may be.
+    #[error(
+        "the site takes {found} bytes, more than {MAX_SITE_BYTES}: use fewer elements, streams or subcarriers"
+    )]
+    Size {
+        /// Bytes of it.
+        found: usize,
+    },
+    /// The bytes are no site.
+    #[error("not a site: {0}")]
+    Decode(String),
+    /// The site is not the one that the hash was made of.
+    #[error("the site that was sent does not match its hash")]
     Hash,
 }
 
-/// A scenario with its text and hash.
+/// A checked site with its message and hash.
 #[derive(Debug, Clone, PartialEq)]
-pub struct SharedScenario {
-    /// The scenario.
-    pub scenario: Scenario,
-    /// The same as TOML.
-    pub toml: String,
-    /// SHA-256 of `toml`.
+pub struct SharedSite {
+    /// The site.
+    pub system: System,
+    /// The same as a message.
+    pub message: v1::Site,
+    /// SHA-256 of its canonical encoding.
     pub sha256: [u8; 32],
 }
 
-impl SharedScenario {
-    /// From a checked scenario.
-    pub fn new(scenario: Scenario) -> Result<Self, ScenarioWireError> {
-        let toml = toml::to_string(&scenario)?;
-        let sha256 = Sha256::digest(toml.as_bytes()).into();
-        Ok(Self { scenario, toml, sha256 })
+impl SharedSite {
+    /// From a site of one's own.
+    pub fn new(system: System) -> Result<Self, SiteError> {
+        system.validate()?;
+        let message = site_message(&system, Precision::F64);
+        let found = message.encoded_len();
+        if found > MAX_SITE_BYTES {
+            return Err(SiteError::Size { found });
+        }
+        Ok(Self { sha256: hash(&system), message, system })
     }
 
-    /// From the wire: checked against its hash and for sense.
-    pub fn from_wire(toml: &str, sha256: &[u8]) -> Result<Self, ScenarioWireError> {
-        let scenario: Scenario = toml::from_str(toml)?;
-        scenario.validate()?;
-        let digest: [u8; 32] = Sha256::digest(toml.as_bytes()).into();
-        if digest.as_slice() != sha256 {
-            return Err(ScenarioWireError::Hash);
-        }
-        Ok(Self { scenario, toml: toml.to_owned(), sha256: digest })
+    /// From the wire: checked for shape, range and sense.
+    pub fn from_wire(message: v1::Site) -> Result<Self, SiteError> {
+        Self::new(site_from_wire(&message)?)
+    }
+
+    /// From the wire, and what its sender says its hash is.
+    pub fn with_hash(message: v1::Site, sha256: &[u8]) -> Result<Self, SiteError> {
+        let site = Self::from_wire(message)?;
+        if site.sha256 == sha256 { Ok(site) } else { Err(SiteError::Hash) }
+    }
+
+    /// From bytes, as recordings hold them.
+    pub fn decode(bytes: &[u8]) -> Result<Self, SiteError> {
+        let message = v1::Site::decode(bytes).map_err(|error| SiteError::Decode(error.to_string()))?;
+        Self::from_wire(message)
+    }
+
+    /// As bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        self.message.encode_to_vec()
     }
 
     /// The hash as text, shortened for people.
@@ -61,26 +124,111 @@ pub fn short_hash(sha256: &[u8]) -> String {
     sha256.iter().take(4).map(|byte| format!("{byte:02x}")).collect()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+fn hash(system: &System) -> [u8; 32] {
+    Sha256::digest(site_message(system, Precision::F32).encode_to_vec()).into()
+}
 
-    #[test]
-    fn a_scenario_survives_the_wire() {
-        let shared = SharedScenario::new(Scenario::default()).unwrap();
-        let back = SharedScenario::from_wire(&shared.toml, &shared.sha256).unwrap();
-        assert_eq!(shared, back);
+/// The site in this precision, scalars included.
+fn site_message(system: &System, precision: Precision) -> v1::Site {
+    let real = |value: f64| match precision {
+        Precision::F64 => value,
+        _ => f64::from(value as f32),
+    };
+    let point = |at: Point| Some(v1::Point { x_m: real(at.x), y_m: real(at.y) });
+    let packed = |matrix: &CMatrix| pack(matrix, precision, DitherKey([0; 4])).bytes;
+    let irs = system.irs.iter().map(|irs| v1::SiteIrs {
+        position: point(irs.pose.position_m),
+        broadside_rad: real(irs.pose.broadside_rad),
+        streams: irs.reflected_signal.ncols() as u32,
+        reflected_signal: packed(&irs.reflected_signal),
+        subcarriers: irs.waveform.subcarriers.iter().map(|&index| index as u32).collect(),
+        codes: packed(&irs.waveform.codes),
+    });
+    v1::Site {
+        wavelength_m: real(system.wavelength_m),
+        spacing_wavelengths: real(system.spacing_wavelengths),
+        bandwidth_hz: real(system.bandwidth_hz),
+        subcarriers: system.subcarriers as u32,
+        noise_power_w: real(system.noise_power_w),
+        transmit_power_w: real(system.transmit_power_w),
+        coherent_frames: system.coherent_frames,
+        prior_rcs_median_m2: real(system.prior.median_m2),
+        prior_rcs_deviation_db: real(system.prior.deviation_db),
+        sensors: system.sensors as u32,
+        elements: system.elements as u32,
+        base_station: point(system.base_station_m),
+        coverage_min: point(system.coverage.min_m.into()),
+        coverage_max: point(system.coverage.max_m.into()),
+        irs: irs.collect(),
     }
+}
 
-    #[test]
-    fn another_text_or_hash_is_refused() {
-        let shared = SharedScenario::new(Scenario::default()).unwrap();
-        let other = SharedScenario::new(Scenario::default().with_seed(2)).unwrap();
-        assert_ne!(shared.sha256, other.sha256);
-        assert!(matches!(
-            SharedScenario::from_wire(&shared.toml, &other.sha256),
-            Err(ScenarioWireError::Hash)
-        ));
-        assert!(SharedScenario::from_wire("seed = -3", &shared.sha256).is_err());
+fn site_from_wire(message: &v1::Site) -> Result<System, SiteError> {
+    let elements = size("elements", message.elements)?;
+    let subcarriers = size("subcarriers", message.subcarriers)?;
+    let count = message.irs.len();
+    if !(1..=MOST_IRS).contains(&count) {
+        return Err(SiteError::Count { key: "IRSs", value: count, most: MOST_IRS });
     }
+    let coverage = Coverage {
+        min_m: point("coverage_min", message.coverage_min)?.into(),
+        max_m: point("coverage_max", message.coverage_max)?.into(),
+    };
+    let irs = message.irs.iter().enumerate().map(|(k, irs)| irs_from_wire(k, irs, elements, subcarriers));
+    Ok(System {
+        wavelength_m: message.wavelength_m,
+        spacing_wavelengths: message.spacing_wavelengths,
+        bandwidth_hz: message.bandwidth_hz,
+        subcarriers,
+        noise_power_w: message.noise_power_w,
+        transmit_power_w: message.transmit_power_w,
+        coherent_frames: message.coherent_frames,
+        prior: CrossSectionPrior {
+            median_m2: message.prior_rcs_median_m2,
+            deviation_db: message.prior_rcs_deviation_db,
+        },
+        base_station_m: point("base_station", message.base_station)?,
+        sensors: size("sensors", message.sensors)?,
+        elements,
+        coverage,
+        irs: irs.collect::<Result<_, _>>()?,
+    })
+}
+
+fn irs_from_wire(k: usize, irs: &v1::SiteIrs, elements: usize, subcarriers: usize) -> Result<Irs, SiteError> {
+    let streams = size("streams", irs.streams)?;
+    let owned = irs.subcarriers.len();
+    if !(1..=subcarriers).contains(&owned) {
+        return Err(SiteError::Count { key: "subcarriers of an IRS", value: owned, most: subcarriers });
+    }
+    let matrix = |what: &'static str, bytes: &[u8], shape: (usize, usize)| {
+        let expected = Precision::F64.bytes(shape.0 * shape.1);
+        unpack(bytes, shape, Precision::F64, DitherKey([0; 4])).ok_or(SiteError::Length {
+            what,
+            k,
+            found: bytes.len(),
+            expected,
+        })
+    };
+    Ok(Irs {
+        pose: Pose {
+            position_m: point("position of an IRS", irs.position)?,
+            broadside_rad: irs.broadside_rad,
+        },
+        reflected_signal: matrix("reflected signal", &irs.reflected_signal, (elements, streams))?,
+        waveform: Waveform {
+            subcarriers: irs.subcarriers.iter().map(|&index| index as usize).collect(),
+            codes: matrix("codes", &irs.codes, (streams, owned))?,
+        },
+    })
+}
+
+fn size(key: &'static str, value: u32) -> Result<usize, SiteError> {
+    let most = LARGEST_COUNT as usize;
+    let value = value as usize;
+    if (1..=most).contains(&value) { Ok(value) } else { Err(SiteError::Count { key, value, most }) }
+}
+
+fn point(what: &'static str, message: Option<v1::Point>) -> Result<Point, SiteError> {
+    message.map(|at| Point::new(at.x_m, at.y_m)).ok_or(SiteError::Missing(what))
 }

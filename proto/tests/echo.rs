@@ -33,7 +33,7 @@ async fn publisher(nodes: usize) -> EchoPublisher {
 
 fn subscription(address: SocketAddr, node: u32) -> Subscription {
     let timings = Timings { ping: Duration::from_millis(20), silence: Duration::from_secs(5) };
-    Subscription { address: address.to_string(), node, scenario_sha256: HASH, window: 8, timings }
+    Subscription { address: address.to_string(), node, site_sha256: HASH, window: 8, timings }
 }
 
 fn encoded(frame: u64, node: u32) -> Bytes {
@@ -165,13 +165,13 @@ async fn a_stalled_node_costs_a_window_and_the_rest_is_counted() {
 }
 
 #[tokio::test]
-async fn another_scenario_an_unknown_index_and_a_taken_index_are_refused_with_the_reason() {
+async fn another_site_an_unknown_index_and_a_taken_index_are_refused_with_the_reason() {
     let publisher = publisher(1).await;
     let _first = EchoSubscriber::start(subscription(publisher.address(), 0));
     within("a subscription", publisher.until_all_subscribed()).await;
     let good = subscription(publisher.address(), 0);
     let cases = [
-        (Subscription { scenario_sha256: [4; 32], ..good.clone() }, "scenario 04040404"),
+        (Subscription { site_sha256: [4; 32], ..good.clone() }, "site 04040404"),
         (Subscription { node: 1, ..good.clone() }, "node 1 does not exist"),
         (good, "already"),
     ];

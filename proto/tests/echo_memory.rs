@@ -20,7 +20,7 @@ async fn a_stalled_node_holds_its_memory() {
     let _stalled = EchoSubscriber::start(Subscription {
         address: publisher.address().to_string(),
         node: 0,
-        scenario_sha256: [0; 32],
+        site_sha256: [0; 32],
         window,
         timings: Timings::default(),
     });

@@ -17,7 +17,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub use layers::Layers;
-pub use scenario::{ScenarioChoice, load_scenario};
+pub use scenario::{ScenarioChoice, load_scenario, load_site_of_file};
 
 /// Why settings cannot be used.
 #[derive(Debug, thiserror::Error)]

@@ -1,9 +1,10 @@
 //! Scenarios from their layers.
 
-use std::path::PathBuf;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 
-use model::Scenario;
 use model::scenario::{Coverage, Motion, Phases};
+use model::{Scenario, System};
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
@@ -20,7 +21,10 @@ const FRAMES_PER_ROUND: u64 = 500;
 pub fn load_scenario(layers: &Layers) -> Result<Scenario, SettingsError> {
     let mut table = layers.resolve::<Scenario>()?;
     expand_short_forms(&mut table);
-    let scenario = Scenario::deserialize(Value::Table(table)).map_err(|error| layers.refuse(error))?;
+    // The error names the key's table on a line of its own.
+    let one_line = |error: toml::de::Error| error.to_string().trim().replace('\n', " ");
+    let scenario =
+        Scenario::deserialize(Value::Table(table)).map_err(|error| layers.refuse(one_line(error)))?;
     scenario.validate().map_err(|error| SettingsError::Scenario { origin: layers.origin(), error })?;
     Ok(scenario)
 }
@@ -73,4 +77,19 @@ impl ScenarioChoice {
             _ => Ok(scenario),
         }
     }
+
+    /// The site of the scenario, which is all that a node or a fusion center may know of it.
+    pub fn load_site(&self) -> Result<System, SettingsError> {
+        site(&self.load()?, || Layers { file: self.file.clone(), ..Layers::default() }.origin())
+    }
+}
+
+/// The site of a scenario file, with nothing from the environment: as it was written.
+pub fn load_site_of_file(file: &Path) -> Result<System, SettingsError> {
+    let layers = Layers { environment: Some(HashMap::new()), ..Layers::from_file(file) };
+    site(&load_scenario(&layers)?, || layers.origin())
+}
+
+fn site(scenario: &Scenario, origin: impl Fn() -> String) -> Result<System, SettingsError> {
+    System::new(scenario).map_err(|error| SettingsError::Scenario { origin: origin(), error })
 }

@@ -18,7 +18,7 @@ use std::time::Duration;
 use model::{EchoSource, Scenario};
 use proto::clock::unix_time_ns;
 use proto::echo::{EchoError, EchoLedger, EchoPublisher};
-use proto::scenario::{ScenarioWireError, SharedScenario};
+use proto::site::{SharedSite, SiteError};
 use serde::Serialize;
 use telemetry::{Endpoints, Health, Metrics, process};
 use tokio::sync::mpsc;
@@ -44,9 +44,9 @@ pub enum RunError {
     /// The scenario cannot be built.
     #[error("the scenario cannot be built: {0}")]
     Scenario(String),
-    /// The scenario cannot be shared.
+    /// The site cannot be shared.
     #[error(transparent)]
-    Share(#[from] ScenarioWireError),
+    Site(#[from] SiteError),
     /// The echo socket failed.
     #[error(transparent)]
     Echo(#[from] EchoError),
@@ -134,7 +134,8 @@ pub async fn run(
     let control = listeners.control.map(|listener| control::serve(listener, &course, stop_serving.clone()));
     let nodes = config.scenario.irs.len();
     let run = unix_time_ns();
-    let hash = SharedScenario::new(config.scenario.clone())?.sha256;
+    let source = build(config.scenario.clone()).await?;
+    let hash = SharedSite::new(source.system().clone())?.sha256;
     let transmission = Transmission {
         publisher: EchoPublisher::bind(listeners.echo, run, nodes, hash).await?,
         metrics: SimulatorMetrics::new(&registry, nodes),
@@ -144,7 +145,7 @@ pub async fn run(
         frames: 0,
         latest: Duration::ZERO,
     };
-    let ended = transmission.run(&config, &health, &shutdown).await;
+    let ended = transmission.run(&config, source, &health, &shutdown).await;
     stop_serving.cancel();
     serving.ended().await;
     drop(control);
@@ -166,6 +167,7 @@ impl Transmission {
     async fn run(
         mut self,
         config: &Config,
+        source: Arc<EchoSource>,
         health: &Health,
         shutdown: &CancellationToken,
     ) -> Result<Summary, RunError> {
@@ -173,7 +175,6 @@ impl Transmission {
         let teller = config.fusion.clone().map(|fusion| {
             AbortOnDropHandle::new(tokio::spawn(self.truth.clone().tell(fusion, finish_truth.clone())))
         });
-        let source = build(config.scenario.clone()).await?;
         self.wait_for_nodes(config.start_after, health, shutdown).await;
         if !shutdown.is_cancelled() {
             health.ready();

@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::time::Duration;
 
-use model::EchoSource;
+use model::{EchoSource, System};
 use proto::echo::{Delivery, EchoLedger, EchoSubscriber, Link, Subscription, Timings};
-use proto::scenario::SharedScenario;
+use proto::site::SharedSite;
 use proto::v1;
 use proto::v1::fusion_server::{Fusion, FusionServer};
 use simulator::{Config, Listeners, RawConfig, RunError, Summary};
@@ -49,7 +49,7 @@ impl Running {
         EchoSubscriber::start(Subscription {
             address: self.echo.to_string(),
             node,
-            scenario_sha256: SharedScenario::new(self.config.scenario.clone()).unwrap().sha256,
+            site_sha256: SharedSite::new(System::new(&self.config.scenario).unwrap()).unwrap().sha256,
             window: 64,
             timings: Timings { silence: Duration::from_secs(10), ..Timings::default() },
         })

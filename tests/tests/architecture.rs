@@ -77,6 +77,31 @@ fn truth_is_for_display_only() {
 }
 
 #[test]
+fn nodes_and_fusion_center_know_the_site_alone() {
+    // A scenario holds the target, its motion and cross-section, and the seed that all of it is drawn from. Settings make
+    // the site of it at once; what is built here never has it.
+    let secrets = ["Scenario", "EchoSource", "Motion", "Imperfections", "seed", "rcs_dbsm", "motion_m"];
+    let mut found = Vec::new();
+    for folder in ["irs-node/src", "fusion-center/src"] {
+        for path in sources(&root().join(folder)) {
+            let text = std::fs::read_to_string(&path).unwrap();
+            let text = text.split("#[cfg(test)]").next().unwrap_or_default();
+            let code: Vec<&str> = text.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
+            let code = code.join("\n");
+            let words: Vec<&str> = code.split(|c: char| !(c.is_alphanumeric() || c == '_')).collect();
+            let named = secrets.iter().filter(|secret| words.contains(*secret));
+            found.extend(named.map(|secret| format!("{}: {secret}", path.display())));
+        }
+    }
+    assert_eq!(found, Vec::<String>::new());
+    let wire = std::fs::read_to_string(root().join("proto/hyloc/v1/fusion.proto")).unwrap();
+    for secret in ["scenario", "seed ", "motion"] {
+        let fields = wire.lines().map(|line| line.split("//").next().unwrap_or_default());
+        assert!(fields.into_iter().all(|line| !line.contains(secret)), "the wire carries {secret}");
+    }
+}
+
+#[test]
 fn the_wire_ends_at_its_conversions() {
     for file in ["assembler.rs", "ledger.rs", "solve.rs", "statistics.rs", "truth.rs", "publish.rs"] {
         let text = std::fs::read_to_string(root().join("fusion-center/src").join(file)).unwrap();

@@ -18,7 +18,8 @@ use axum::middleware::map_response;
 use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use model::{Scenario, System};
+use model::System;
+use model::units::dbm_from_watts;
 use serde::Serialize;
 
 use crate::office::Office;
@@ -83,7 +84,8 @@ pub struct Site {
     coverage_m: [[f64; 2]; 2],
     irs: Vec<SiteIrs>,
     power_dbm: f64,
-    scenario: String,
+    /// Short form of its hash.
+    hash: String,
 }
 
 #[derive(Debug, Clone, Serialize)]
@@ -94,8 +96,8 @@ struct SiteIrs {
 }
 
 impl Site {
-    /// Of a scenario, known by the short form of its hash.
-    pub fn new(scenario: &Scenario, system: &System, hash: String) -> Self {
+    /// Of a system, known by the short form of its hash.
+    pub fn new(system: &System, hash: String) -> Self {
         let half_sector_rad = system.sensor_array().unambiguous_half_sector_rad();
         let irs = system.irs.iter().map(|irs| SiteIrs {
             position_m: irs.pose.position_m.into(),
@@ -103,11 +105,11 @@ impl Site {
             half_sector_rad,
         });
         Self {
-            base_station_m: scenario.base_station.position_m,
+            base_station_m: system.base_station_m.into(),
             coverage_m: [system.coverage.min_m, system.coverage.max_m],
             irs: irs.collect(),
-            power_dbm: scenario.base_station.power_dbm,
-            scenario: hash,
+            power_dbm: dbm_from_watts(system.transmit_power_w),
+            hash,
         }
     }
 }

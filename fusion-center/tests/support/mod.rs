@@ -8,7 +8,7 @@ use std::time::Duration;
 use estimation::delay::{DelayEstimator, DelaySettings, Statistic};
 use fusion_center::config::{Config, Flags, RawConfig};
 use fusion_center::{Listeners, RunError, Summary, run};
-use model::EchoSource;
+use model::{EchoSource, Scenario};
 use proto::convert::{FrameId, PayloadFormat, Times, report_message};
 use proto::samples::Precision;
 use proto::v1::fusion_client::FusionClient;
@@ -21,6 +21,8 @@ use tonic::transport::Channel;
 use tonic::{Request, Status, Streaming};
 
 pub const RUN: u64 = 7;
+
+const POWER_DBM: f64 = 60.0;
 
 /// Everything here ends within this time or fails.
 pub async fn within<T>(future: impl Future<Output = T>) -> T {
@@ -48,7 +50,7 @@ pub fn config(options: Options) -> Config {
     let flags = Flags {
         listen: Some("127.0.0.1:0".into()),
         http_listen: Some("127.0.0.1:0".into()),
-        power_dbm: Some(60.0),
+        power_dbm: Some(POWER_DBM),
         deadline_ms: options.deadline_ms.or(Some(10_000)),
         solver_delay_ms: options.solver_delay_ms,
         queue: options.queue,
@@ -90,9 +92,14 @@ pub fn application(identity: &str, index: Option<u32>) -> v1::RegisterRequest {
         protocol_version: PROTOCOL_VERSION,
         identity: identity.into(),
         index,
-        scenario_sha256: Default::default(),
+        site_sha256: Default::default(),
         incarnation: identity.into(),
     }
+}
+
+/// The scenario of the center under test.
+pub fn echoes_scenario() -> Scenario {
+    Scenario::default().with_power_dbm(POWER_DBM)
 }
 
 /// Echoes of the scenario and what each node makes of them.
@@ -103,7 +110,7 @@ pub struct Echoes {
 
 impl Echoes {
     pub fn new() -> Arc<Self> {
-        let source = EchoSource::new(&config(Options::default()).scenario).unwrap();
+        let source = EchoSource::new(&echoes_scenario()).unwrap();
         let settings = DelaySettings { statistic: Statistic::Illuminated, ..DelaySettings::default() };
         let nodes = (0..3)
             .map(|l| DelayEstimator::with_settings(source.system(), l, settings.clone()).unwrap())

@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use irs_node::{Config, RawConfig, RunError, Summary};
-use model::{EchoSource, Scenario};
+use model::{EchoSource, Scenario, System};
 use proto::convert::FrameId;
 use proto::echo::{EchoFrame, EchoPublisher, Offer};
-use proto::scenario::SharedScenario;
+use proto::site::SharedSite;
 use proto::v1::fusion_server::{Fusion, FusionServer};
 use proto::{SESSION_KEY, v1};
 use telemetry::{Endpoints, Started};
@@ -33,7 +33,7 @@ type Refuse = Arc<Mutex<Option<Status>>>;
 
 /// The service behind [`StubFusion`].
 struct Stub {
-    scenario: SharedScenario,
+    site: SharedSite,
     instance: String,
     credit: u32,
     refuse: Refuse,
@@ -59,8 +59,8 @@ impl Fusion for Stub {
         }
         Ok(Response::new(v1::RegisterReply {
             index,
-            scenario_toml: self.scenario.toml.clone(),
-            scenario_sha256: self.scenario.sha256.to_vec().into(),
+            site: Some(self.site.message.clone()),
+            site_sha256: self.site.sha256.to_vec().into(),
             session: "session".into(),
             instance: self.instance.clone(),
             credit: self.credit,
@@ -147,7 +147,7 @@ impl StubFusion {
         let (reported, reports) = mpsc::unbounded_channel();
         let (decisions, refuse) = (broadcast::channel(256).0, Refuse::default());
         let stub = Stub {
-            scenario: SharedScenario::new(Scenario::default()).unwrap(),
+            site: SharedSite::new(System::new(&Scenario::default()).unwrap()).unwrap(),
             instance: instance.into(),
             credit,
             refuse: refuse.clone(),
@@ -208,11 +208,11 @@ pub struct Echoes {
 
 impl Echoes {
     pub async fn start() -> Self {
-        let scenario = Scenario::default();
-        let shared = SharedScenario::new(scenario.clone()).unwrap();
+        let source = EchoSource::new(&Scenario::default()).unwrap();
+        let shared = SharedSite::new(source.system().clone()).unwrap();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let publisher = EchoPublisher::bind(listener, RUN, 3, shared.sha256).await.unwrap();
-        Self { publisher, source: EchoSource::new(&scenario).unwrap() }
+        Self { publisher, source }
     }
 
     /// Waits for the only node of the test.

@@ -20,8 +20,8 @@ pub(super) struct Hello {
     pub node: u32,
     /// Tells a reconnecting subscriber from another one.
     pub instance: u64,
-    /// Hash of the scenario that the node works with.
-    pub scenario_sha256: [u8; 32],
+    /// Hash of the site that the node works with.
+    pub site_sha256: [u8; 32],
     /// Frames that may be under way.
     pub window: u32,
     /// Set when this continues a subscription.

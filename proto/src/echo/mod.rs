@@ -3,7 +3,7 @@
 //! The simulator binds a ROUTER ([`EchoPublisher`]), each node connects a DEALER ([`EchoSubscriber`]). ZeroMQ
 //! carries bytes and no promise: it queues without bound, drops with a success code and does not tell when a
 //! peer has gone. So the promise is made here:
-//! - a node subscribes before it gets anything: index, scenario hash and receive window, or is refused with
+//! - a node subscribes before it gets anything: index, site hash and receive window, or is refused with
 //!   the reason;
 //! - credit: at most a window of frames is under way to a node; what does not fit is dropped at the sender
 //!   and counted there;

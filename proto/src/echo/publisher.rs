@@ -28,20 +28,20 @@ pub struct EchoPublisher {
 }
 
 impl EchoPublisher {
-    /// Takes subscriptions of `nodes` nodes that work with the scenario of that hash. No two starts of a
+    /// Takes subscriptions of `nodes` nodes that work with the site of that hash. No two starts of a
     /// simulator share a `run`.
     pub async fn bind(
         listener: TcpListener,
         run: u64,
         nodes: usize,
-        scenario_sha256: [u8; 32],
+        site_sha256: [u8; 32],
     ) -> Result<Self, EchoError> {
         let address = listener.local_addr()?;
         let mut socket = RouterSocket::new();
         let events = socket.monitor();
         socket.bind_listener(listener).await?;
         let (socket, incoming) = socket.split();
-        let books = Arc::new(watch::Sender::new(Subscriptions::new(run, scenario_sha256, nodes)));
+        let books = Arc::new(watch::Sender::new(Subscriptions::new(run, site_sha256, nodes)));
         let reception = Reception { books: books.clone(), socket: socket.clone() };
         let task = tokio::spawn(reception.run(incoming, events));
         Ok(Self { books, socket, address, _reception: AbortOnDropHandle::new(task) })

@@ -24,8 +24,8 @@ pub struct Subscription {
     pub address: String,
     /// Index of the node.
     pub node: u32,
-    /// Hash of the scenario that the node works with.
-    pub scenario_sha256: [u8; 32],
+    /// Hash of the site that the node works with.
+    pub site_sha256: [u8; 32],
     /// Frames held here at most.
     pub window: u32,
     /// Watchdog.
@@ -241,7 +241,7 @@ impl Reader {
         let hello = Hello {
             node: self.subscription.node,
             instance: self.instance,
-            scenario_sha256: self.subscription.scenario_sha256,
+            site_sha256: self.subscription.site_sha256,
             window: self.subscription.window,
             resume: Some(Resume { source: self.source, received: self.received, consumed }),
         };

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use super::messages::{Hello, Resume, ToNode};
-use crate::scenario::short_hash;
+use crate::site::short_hash;
 
 /// Largest window that a subscriber is granted.
 const LARGEST_WINDOW: u32 = 4096;
@@ -92,15 +92,15 @@ impl Account {
 #[derive(Debug, Clone)]
 pub(super) struct Subscriptions {
     source: u64,
-    scenario_sha256: [u8; 32],
+    site_sha256: [u8; 32],
     accounts: Vec<Account>,
     /// Messages that made no sense.
     pub refused: u64,
 }
 
 impl Subscriptions {
-    pub fn new(source: u64, scenario_sha256: [u8; 32], nodes: usize) -> Self {
-        Self { source, scenario_sha256, accounts: vec![Account::default(); nodes], refused: 0 }
+    pub fn new(source: u64, site_sha256: [u8; 32], nodes: usize) -> Self {
+        Self { source, site_sha256, accounts: vec![Account::default(); nodes], refused: 0 }
     }
 
     /// Subscribes or refuses.
@@ -127,18 +127,18 @@ impl Subscriptions {
     }
 
     fn admit(&mut self, hello: &Hello, now: Instant) -> Result<&mut Account, String> {
-        if hello.scenario_sha256 != self.scenario_sha256 {
+        if hello.site_sha256 != self.site_sha256 {
             return Err(format!(
-                "the node works with scenario {}, the simulator with {}",
-                short_hash(&hello.scenario_sha256),
-                short_hash(&self.scenario_sha256)
+                "the node works with site {}, the simulator with {}",
+                short_hash(&hello.site_sha256),
+                short_hash(&self.site_sha256)
             ));
         }
         let count = self.accounts.len();
         let account = self
             .accounts
             .get_mut(hello.node as usize)
-            .ok_or_else(|| format!("node {} does not exist: the scenario has {count} IRSs", hello.node))?;
+            .ok_or_else(|| format!("node {} does not exist: the site has {count} IRSs", hello.node))?;
         match &account.subscriber {
             Some(other)
                 if other.instance != hello.instance
@@ -242,7 +242,7 @@ mod tests {
     const HASH: [u8; 32] = [5; 32];
 
     fn hello(node: u32, instance: u64, resume: Option<Resume>) -> Hello {
-        Hello { node, instance, scenario_sha256: HASH, window: 4, resume }
+        Hello { node, instance, site_sha256: HASH, window: 4, resume }
     }
 
     fn peer(name: &'static str) -> Bytes {
@@ -329,8 +329,8 @@ mod tests {
             ToNode::Refused { reason } => reason,
             other => panic!("{other:?}"),
         };
-        let other_scenario = Hello { scenario_sha256: [6; 32], ..hello(0, 1, None) };
-        assert!(refusal(other_scenario, now).contains("scenario 06060606, the simulator with 05050505"));
+        let other_site = Hello { site_sha256: [6; 32], ..hello(0, 1, None) };
+        assert!(refusal(other_site, now).contains("site 06060606, the simulator with 05050505"));
         assert!(refusal(hello(1, 1, None), now).contains("node 1 does not exist"));
         assert!(refusal(hello(0, 2, None), now).contains("already"));
         // Once the first is silent, another takes over.
