@@ -136,6 +136,8 @@ pub async fn run(
 ) -> Result<Summary, RunError> {
     let site = Arc::new(SharedSite::new(config.site).map_err(RunError::other)?);
     let count = site.system.irs_count();
+    let payload = config.method.payload();
+    tracing::info!(payload = ?payload.kind, precision = payload.precision.name(), "nodes are asked to send");
     let fuser = Arc::new(Fuser::new(site.system.clone(), config.method.fusion()).map_err(RunError::other)?);
     if config.method.method == Method::Auto && !fuser.has_direct() {
         tracing::warn!("the coverage area is too large for the direct method: three-stage fixes only");
@@ -148,9 +150,7 @@ pub async fn run(
             .map_err(RunError::io("the fix log cannot be opened"))?;
     let viewer = publisher.viewer();
     let recorder = match &config.record {
-        Some(directory) => {
-            Some(Recorder::start(directory, &site, &config.method).map_err(RunError::other)?)
-        }
+        Some(directory) => Some(Recorder::start(directory, &site, &config.method).map_err(RunError::other)?),
         None => None,
     };
     let instance = format!("{:x}", unix_time_ns());
@@ -161,6 +161,7 @@ pub async fn run(
         system: system.clone(),
         instance,
         credit: config.credit,
+        payload,
         recording: recorder.as_ref().map(Recorder::truth_recorder),
         events,
         office: office.clone(),

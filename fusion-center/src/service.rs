@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use model::{Point, System};
 use proto::clock::unix_time_ns;
-use proto::convert::{FrameId, max_report_bytes, report_from_wire};
+use proto::convert::{FrameId, PayloadFormat, max_report_bytes, report_from_wire};
+use proto::format::{payload_to_wire, precision_to_wire};
 use proto::site::SharedSite;
 use proto::v1::fusion_server::Fusion;
 use proto::{SESSION_KEY, v1};
@@ -37,6 +38,8 @@ pub struct FusionService {
     pub instance: String,
     /// Reports that a node may have under way.
     pub credit: usize,
+    /// What nodes are asked to send.
+    pub payload: PayloadFormat,
     /// Whether reports are kept as they came.
     pub recording: Option<TruthRecorder>,
     /// The engine's queue.
@@ -96,6 +99,8 @@ impl Fusion for FusionService {
             instance: self.instance.clone(),
             credit: self.credit as u32,
             max_report_bytes: max_report_bytes(&self.system) as u64,
+            payload: payload_to_wire(self.payload.kind) as i32,
+            precision: precision_to_wire(self.payload.precision) as i32,
         }))
     }
 

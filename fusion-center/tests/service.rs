@@ -3,6 +3,8 @@
 mod support;
 
 use fusion_center::ledger::Fates;
+use model::System;
+use proto::site::SharedSite;
 use proto::v1;
 use support::*;
 use tonic::{Code, Request};
@@ -48,7 +50,10 @@ async fn strangers_are_refused_with_the_reason() {
     let other = v1::RegisterRequest { site_sha256: vec![7; 32].into(), ..application("a", None) };
     let (code, reason) = refusal(&mut client, other).await;
     assert!(code == Code::FailedPrecondition && reason.contains("07070707"), "{reason}");
-    client.register(application("a", Some(1))).await.unwrap();
+    let reply = client.register(application("a", Some(1))).await.unwrap().into_inner();
+    assert_eq!((reply.payload(), reply.precision()), (v1::Payload::Block, v1::Precision::Q8));
+    let site = SharedSite::with_hash(reply.site.unwrap(), &reply.site_sha256).unwrap();
+    assert_eq!(site.system, System::new(&echoes_scenario()).unwrap());
     let (code, reason) = refusal(&mut client, application("b", Some(1))).await;
     assert!(code == Code::AlreadyExists && reason.contains("'a'"), "{reason}");
     let (code, _) = refusal(&mut client, application("b", Some(3))).await;

@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use proto::convert::PayloadFormat;
+use estimation::fusion::PayloadKind;
 use proto::echo::DEFAULT_WINDOW;
+use proto::samples::Precision;
 use proto::site::{SharedSite, SiteError};
 use serde::{Deserialize, Serialize};
 use settings::check::{address_or_none, host_and_port, named, refuse, seconds, within};
@@ -13,6 +14,9 @@ use settings::{ScenarioChoice, SettingsError, load_role};
 
 /// The name of this process in logs and announcements.
 pub const ROLE: &str = "irs-node";
+
+/// Left to the fusion center.
+const AUTO: &str = "auto";
 
 /// The name of this role in environment variables: `HYLOC_NODE_FUSION`, ...
 const VARIABLES: &str = "node";
@@ -60,11 +64,13 @@ pub struct Flags {
     #[arg(long, value_name = "DBM")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub power_dbm: Option<f64>,
-    /// What is sent of every path: parameters (delay and angle only), block, or spectrum [default: spectrum].
+    /// What is sent of every path: parameters (delay and angle only), block, or spectrum; `auto` sends what the fusion
+    /// center asks for [default: auto].
     #[arg(long, value_name = "PAYLOAD")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub payload: Option<String>,
-    /// Its precision: f64, f32, or q16, q8, q4, q2 for so many bits per real [default: q8].
+    /// Its precision: f64, f32, or q16, q8, q4, q2 for so many bits per real; `auto` as the fusion center asks
+    /// [default: auto].
     #[arg(long, value_name = "PRECISION")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub precision: Option<String>,
@@ -121,9 +127,9 @@ pub struct RawConfig {
     /// Transmit power, where it differs from that scenario's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub power_dbm: Option<f64>,
-    /// `parameters`, `block` or `spectrum`.
+    /// `auto`, `parameters`, `block` or `spectrum`.
     pub payload: String,
-    /// `f64`, `f32`, `q16`, `q8`, `q4` or `q2`.
+    /// `auto`, `f64`, `f32`, `q16`, `q8`, `q4` or `q2`.
     pub precision: String,
     /// Frames averaged into one report.
     pub frames_per_fix: u64,
@@ -147,13 +153,13 @@ impl Default for RawConfig {
             fusion: "127.0.0.1:7400".into(),
             simulator: "127.0.0.1:7500".into(),
             identity: host_name(),
-            index: "auto".into(),
+            index: AUTO.into(),
             scenario: None,
             set: Vec::new(),
             nodes: None,
             power_dbm: None,
-            payload: "spectrum".into(),
-            precision: "q8".into(),
+            payload: AUTO.into(),
+            precision: AUTO.into(),
             frames_per_fix: 1,
             window: DEFAULT_WINDOW,
             queue: 64,
@@ -194,8 +200,10 @@ pub struct Config {
     pub index: Option<u32>,
     /// Hash of the site to insist on, if any.
     pub site_sha256: Option<[u8; 32]>,
-    /// What is sent of every path, and how finely.
-    pub payload: PayloadFormat,
+    /// What is sent of every path, if the fusion center is not to choose.
+    pub payload: Option<PayloadKind>,
+    /// How finely, if the fusion center is not to choose.
+    pub precision: Option<Precision>,
     /// Frames averaged into one report.
     pub frames_per_fix: u64,
     /// Echo frames held at most.
@@ -238,10 +246,8 @@ impl RawConfig {
             identity: self.identity,
             index: index(&self.index)?,
             site_sha256: site.map(|site| site.sha256),
-            payload: PayloadFormat {
-                kind: named("payload", &self.payload, "parameters, block or spectrum")?,
-                precision: named("precision", &self.precision, "f64, f32, q16, q8, q4 or q2")?,
-            },
+            payload: auto_or("payload", &self.payload, "auto, parameters, block or spectrum")?,
+            precision: auto_or("precision", &self.precision, "auto, f64, f32, q16, q8, q4 or q2")?,
             frames_per_fix: within("frames_per_fix", self.frames_per_fix, 1, 1000)?,
             window: within("window", self.window, 1, 4096)?,
             queue: within("queue", self.queue, 1, 4096)?,
@@ -253,9 +259,18 @@ impl RawConfig {
     }
 }
 
+/// A name, or none where the fusion center chooses.
+fn auto_or<'a, T: Deserialize<'a>>(
+    key: &'static str,
+    value: &'a str,
+    allowed: &str,
+) -> Result<Option<T>, SettingsError> {
+    if value == AUTO { Ok(None) } else { named(key, value, allowed).map(Some) }
+}
+
 fn index(value: &str) -> Result<Option<u32>, SettingsError> {
     match value {
-        "auto" => Ok(None),
+        AUTO => Ok(None),
         number => number.parse().map(Some).map_err(|_| refuse("index", value, "auto or a number")),
     }
 }
@@ -263,8 +278,6 @@ fn index(value: &str) -> Result<Option<u32>, SettingsError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use estimation::fusion::PayloadKind;
-    use proto::samples::Precision;
 
     #[test]
     fn flags_are_the_strongest_layer() {
@@ -277,8 +290,7 @@ mod tests {
         };
         let config = RawConfig::load(&flags).unwrap().check().unwrap();
         assert_eq!((config.index, config.frames_per_fix), (Some(2), 4));
-        let payload = PayloadFormat { kind: PayloadKind::Spectrum, precision: Precision::F64 };
-        assert_eq!(config.payload, payload);
+        assert_eq!((config.payload, config.precision), (None, Some(Precision::F64)));
         assert_eq!((config.http_listen, config.health_listen), (None, None));
         assert_eq!(config.window, DEFAULT_WINDOW);
         assert_eq!(config.site_sha256, None);
@@ -294,11 +306,11 @@ mod tests {
         assert_eq!(refused(|raw| raw.index = "first".into()), "index = first: must be auto or a number");
         assert_eq!(
             refused(|raw| raw.precision = "f16".into()),
-            "precision = f16: must be f64, f32, q16, q8, q4 or q2"
+            "precision = f16: must be auto, f64, f32, q16, q8, q4 or q2"
         );
         assert_eq!(
             refused(|raw| raw.payload = "all".into()),
-            "payload = all: must be parameters, block or spectrum"
+            "payload = all: must be auto, parameters, block or spectrum"
         );
         assert_eq!(refused(|raw| raw.fusion = "somewhere".into()), "fusion = somewhere: must be host:port");
         assert_eq!(refused(|raw| raw.frames_per_fix = 0), "frames_per_fix = 0: must be between 1 and 1000");

@@ -6,6 +6,9 @@ use std::time::Duration;
 use proto::backoff::{Backoff, random_u64};
 use proto::channel::connect;
 use proto::clock::unix_time_ns;
+use proto::convert::PayloadFormat;
+use proto::format::{payload_from_wire, precision_from_wire};
+use proto::samples::Precision;
 use proto::site::{MAX_SITE_BYTES, SharedSite};
 use proto::v1::fusion_client::FusionClient;
 use proto::{PROTOCOL_VERSION, SESSION_KEY, v1};
@@ -30,6 +33,8 @@ pub(crate) struct Assignment {
     pub index: u32,
     /// The site.
     pub site: Arc<SharedSite>,
+    /// What is sent of every path, and how finely.
+    pub format: PayloadFormat,
     /// Largest report that is taken.
     pub max_report_bytes: u64,
 }
@@ -78,7 +83,12 @@ impl Reporter {
             let Ended::Lost(reason) = ended else { return Ok(()) };
             if let Some(notice) = failures.failed(Instant::now().into_std(), &reason) {
                 let (attempts, failing_for_s) = (notice.attempts, notice.failing_for_s());
-                tracing::warn!(reason, attempts, failing_for_s, "the fusion center is gone: connecting again");
+                tracing::warn!(
+                    reason,
+                    attempts,
+                    failing_for_s,
+                    "the fusion center is gone: connecting again"
+                );
             }
             self.bench.metrics.connections_lost.increment();
             self.bench.readiness.fusion(Some(format!("lost the fusion center: {reason}")));
@@ -149,8 +159,8 @@ impl Reporter {
     /// Checks what the fusion center says and passes it on to the worker.
     fn assign(&mut self, reply: &v1::RegisterReply) -> Result<(), Refusal> {
         let message = reply.site.clone().ok_or_else(|| Refusal("the fusion center sent no site".into()))?;
-        let site = SharedSite::with_hash(message, &reply.site_sha256)
-            .map_err(|error| Refusal(error.to_string()))?;
+        let site =
+            SharedSite::with_hash(message, &reply.site_sha256).map_err(|error| Refusal(error.to_string()))?;
         let count = site.system.irs_count();
         if reply.index as usize >= count {
             return Err(Refusal(format!("the fusion center gave index {} of {count} IRSs", reply.index)));
@@ -162,13 +172,26 @@ impl Reporter {
         tracing::info!(index, site = hash, credit = reply.credit, "registered with the fusion center");
         self.index = Some(index);
         let max_report_bytes = reply.max_report_bytes;
-        let assignment = Assignment { index, site: Arc::new(site), max_report_bytes };
+        let format = self.format(reply);
+        let assignment = Assignment { index, site: Arc::new(site), format, max_report_bytes };
         if self.assignments.borrow().as_ref() != Some(&assignment) {
+            let (payload, precision) = (format.kind, format.precision.name());
+            let asked = (payload_from_wire(reply.payload), precision_from_wire(reply.precision));
+            tracing::info!(?payload, precision, ?asked, "what is sent of every path, and what was asked for");
             // Reports of another index or site are of no use to anyone.
             self.bench.outbox.send_modify(Outbox::clear);
             self.assignments.send_replace(Some(assignment));
         }
         Ok(())
+    }
+
+    /// What the node was told to send by its own settings; where it was told nothing, what the fusion center asks for.
+    fn format(&self, reply: &v1::RegisterReply) -> PayloadFormat {
+        let config = &self.bench.config;
+        PayloadFormat {
+            kind: config.payload.or(payload_from_wire(reply.payload)).unwrap_or_default(),
+            precision: config.precision.or(precision_from_wire(reply.precision)).unwrap_or(Precision::Q8),
+        }
     }
 
     async fn stream(

@@ -188,12 +188,12 @@ impl Worker {
         }
         let (estimator, node) = (self.estimator.clone(), self.assignment.index as usize);
         let frame = batch.first;
-        let payload = self.bench.config.payload;
+        let format = self.assignment.format;
         let filtered = tokio::task::spawn_blocking(move || {
             let begun = Instant::now();
             let delays = estimator.estimate_frames(&batch.frames).map_err(|error| error.to_string())?;
             let times = Times { filtered_ns: unix_time_ns(), ..batch.times };
-            Ok((report_message(frame, node, &delays, payload, times), begun.elapsed()))
+            Ok((report_message(frame, node, &delays, format, times), begun.elapsed()))
         });
         match filtered.await.map_err(|error| error.to_string()).and_then(|filtered| filtered) {
             Ok((report, took)) => self.hand_over(report, took),

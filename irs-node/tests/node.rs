@@ -4,6 +4,7 @@ mod support;
 
 use irs_node::RunError;
 use irs_node::outbox::Totals;
+use proto::v1::{Payload, Precision};
 use support::{Echoes, Node, RUN, StubFusion, within};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -51,6 +52,28 @@ async fn every_frame_is_reported_and_a_stopped_node_waits_for_the_decisions() {
     let summary = node.stop().await;
     assert_eq!(summary.index, Some(1));
     assert_eq!(summary.totals, Totals { sent: 30, fused: 30, ..Totals::default() });
+}
+
+/// A node sends what the fusion center asks for, part by part, unless its own settings say otherwise.
+#[tokio::test]
+async fn a_node_sends_what_is_asked_for_unless_it_was_told_otherwise() {
+    type Case = (fn(&mut irs_node::RawConfig), Payload, Precision);
+    let cases: [Case; 3] = [
+        (|_| {}, Payload::Spectrum, Precision::Q4),
+        (|raw| raw.payload = "block".into(), Payload::Block, Precision::Q4),
+        (|raw| raw.precision = "f64".into(), Payload::Spectrum, Precision::F64),
+    ];
+    for (change, payload, precision) in cases {
+        let (mut fusion, mut echoes) = (StubFusion::start(64).await, Echoes::start().await);
+        let node = Node::start(fusion.address, echoes.publisher.address(), change).await;
+        echoes.until_subscribed().await;
+        echoes.send(1, 0).await;
+        let report = fusion.report().await;
+        let sent = |block: &proto::v1::Block| (block.payload(), block.precision());
+        assert!(report.blocks.iter().all(|block| sent(block) == (payload, precision)), "{payload:?}");
+        fusion.fuse(&report);
+        node.stop().await;
+    }
 }
 
 #[tokio::test]

@@ -12,6 +12,8 @@ use estimation::location::Bearing;
 use model::{CMatrix, System};
 use prost::Message;
 
+pub use crate::format::PayloadFormat;
+use crate::format::{payload_to_wire, precision_from_wire, precision_to_wire};
 use crate::samples::{DitherKey, Precision, pack, unpack};
 use crate::v1;
 
@@ -127,15 +129,6 @@ pub enum WireError {
     },
 }
 
-/// What a node sends of every path, and how finely.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct PayloadFormat {
-    /// What is sent beside the delay.
-    pub kind: PayloadKind,
-    /// How finely.
-    pub precision: Precision,
-}
-
 /// A frame of a run: frame numbers begin anew with every start of the simulator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct FrameId {
@@ -244,24 +237,17 @@ fn block_message(
         delay_s: path.delay_s,
         delay_variance_s2: path.delay_variance_s2,
         snr: path.snr,
-        precision: match precision {
-            Precision::F32 => v1::Precision::F32,
-            Precision::F64 => v1::Precision::F64,
-            Precision::Q16 => v1::Precision::Q16,
-            Precision::Q8 => v1::Precision::Q8,
-            Precision::Q4 => v1::Precision::Q4,
-            Precision::Q2 => v1::Precision::Q2,
-        } as i32,
+        precision: precision_to_wire(precision) as i32,
         ..v1::Block::default()
     };
-    let mut shape = |matrix: &CMatrix, payload: v1::Payload| {
+    message.payload = payload_to_wire(kind) as i32;
+    let mut shape = |matrix: &CMatrix| {
         (message.rows, message.columns) = (matrix.nrows() as u32, matrix.ncols() as u32);
-        message.payload = payload as i32;
     };
     match kind {
-        PayloadKind::Parameters => message.payload = v1::Payload::Parameters as i32,
+        PayloadKind::Parameters => {}
         PayloadKind::Block => {
-            shape(&path.block, v1::Payload::Block);
+            shape(&path.block);
             let (block, derivative) =
                 (packed(&path.block, BLOCK), packed(&path.block_derivative, BLOCK_DERIVATIVE));
             // The derivative's noise is that of the block times the mean square frequency.
@@ -272,7 +258,7 @@ fn block_message(
             (message.block, message.block_derivative) = (block.bytes, derivative.bytes);
         }
         PayloadKind::Spectrum => {
-            shape(&path.spectrum, v1::Payload::Spectrum);
+            shape(&path.spectrum);
             let spectrum = packed(&path.spectrum, SPECTRUM);
             message.quantisation_power_w = spectrum.error_power;
             message.spectrum = spectrum.bytes;
@@ -387,15 +373,7 @@ fn payload_from_wire(
     (l, k): (usize, usize),
     system: &System,
 ) -> Result<Payload, WireError> {
-    let precision = match v1::Precision::try_from(message.precision) {
-        Ok(v1::Precision::F32) => Precision::F32,
-        Ok(v1::Precision::F64) => Precision::F64,
-        Ok(v1::Precision::Q16) => Precision::Q16,
-        Ok(v1::Precision::Q8) => Precision::Q8,
-        Ok(v1::Precision::Q4) => Precision::Q4,
-        Ok(v1::Precision::Q2) => Precision::Q2,
-        _ => return Err(WireError::Precision { l, k }),
-    };
+    let precision = precision_from_wire(message.precision).ok_or(WireError::Precision { l, k })?;
     let irs = &system.irs[k];
     let matrix = |what: &'static str, bytes: &[u8], which: u64, columns: usize| {
         let shape = (system.sensors, columns);

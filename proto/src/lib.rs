@@ -8,6 +8,7 @@ pub mod channel;
 pub mod clock;
 pub mod convert;
 pub mod echo;
+pub mod format;
 pub mod samples;
 pub mod site;
 

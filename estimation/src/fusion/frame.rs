@@ -137,8 +137,8 @@ pub enum PayloadKind {
     /// Delays and the AOA only.
     Parameters,
     /// Blocks with their derivatives.
+    #[default]
     Block,
     /// Spectra.
-    #[default]
     Spectrum,
 }

@@ -93,10 +93,11 @@ pub struct DemoFlags {
 /// What nodes send and how it is fused; each process says what it does not take.
 #[derive(Debug, Clone, Default, Args)]
 pub struct Choices {
-    /// What nodes send of every path: parameters, block or spectrum [default: spectrum].
+    /// What nodes send of every path: parameters, block or spectrum [default: what the
+    /// fusion center asks for: blocks, spectra for direct fixes].
     #[arg(long, value_name = "PAYLOAD")]
     pub payload: Option<String>,
-    /// Its precision: f64, f32, q16, q8, q4 or q2 [default: q8].
+    /// Its precision: f64, f32, q16, q8, q4 or q2 [default: what the fusion center asks for: q8].
     #[arg(long, value_name = "PRECISION")]
     pub precision: Option<String>,
     /// How frames become fixes: auto, three-stage or direct [default: auto].

@@ -65,6 +65,8 @@ impl Fusion for Stub {
             instance: self.instance.clone(),
             credit: self.credit,
             max_report_bytes: 1 << 20,
+            payload: v1::Payload::Spectrum as i32,
+            precision: v1::Precision::Q4 as i32,
         }))
     }
 
