@@ -14,7 +14,7 @@
 
 use std::f64::consts::TAU;
 
-use nalgebra::{DMatrix, DVector, Matrix2, Matrix3, Matrix3x2};
+use nalgebra::{DMatrix, DVector, Matrix2, Matrix3, Matrix3x2, SMatrix};
 use num_complex::Complex64;
 
 use crate::algebra::CVector;
@@ -83,6 +83,19 @@ impl Information {
         Self { paths, geometry }
     }
 
+    /// The same information where node `l` reports the average of `frames` frames over which its path phases hold:
+    /// the noise power is `frames` times lower, so that its paths say `frames` times as much.
+    pub fn averaged(mut self, l: usize, frames: f64) -> Self {
+        self.paths[l].iter_mut().flatten().for_each(|path| *path *= frames);
+        self
+    }
+
+    /// The same information for a target of another radar cross-section: the power of an echo is proportional to it.
+    pub fn with_cross_section(mut self, ratio: f64) -> Self {
+        self.paths.iter_mut().flatten().flatten().for_each(|path| *path *= ratio);
+        self
+    }
+
     /// The same information without path (l, k).
     pub fn without(mut self, l: usize, k: usize) -> Self {
         self.paths[l][k] = None;
@@ -134,7 +147,12 @@ impl Information {
 
     /// Bound on the position under a scheme.
     pub fn position_crb_m2(&self, scheme: Scheme) -> Result<Matrix2<f64>, Unobservable> {
-        let total = self.present().fold(Matrix2::zeros(), |sum, (l, k, f)| {
+        inverse(self.position_information(scheme))
+    }
+
+    /// Information on the position under a scheme, per square metre.
+    pub fn position_information(&self, scheme: Scheme) -> Matrix2<f64> {
+        self.present().fold(Matrix2::zeros(), |sum, (l, k, f)| {
             let jacobian = &self.geometry[l][k];
             sum + match scheme {
                 Scheme::Hybrid => jacobian.transpose() * f * jacobian,
@@ -149,12 +167,18 @@ impl Information {
                     delay.transpose() * delay_information(f) * delay
                 }
             }
-        });
-        let inverse = total.cholesky().ok_or(Unobservable)?.inverse();
-        // Symmetric but for rounding.
-        let bound = (inverse + inverse.transpose()) / 2.0;
-        if bound.iter().all(|v| v.is_finite()) { Ok(bound) } else { Err(Unobservable) }
+        })
     }
+}
+
+/// The bound that an information implies.
+pub(crate) fn inverse<const N: usize>(
+    information: SMatrix<f64, N, N>,
+) -> Result<SMatrix<f64, N, N>, Unobservable> {
+    let inverse = information.cholesky().ok_or(Unobservable)?.inverse();
+    // Symmetric but for rounding.
+    let bound = (inverse + inverse.transpose()) / 2.0;
+    if bound.iter().all(|v| v.is_finite()) { Ok(bound) } else { Err(Unobservable) }
 }
 
 /// Rows: gradient of AOA, AOD and delay of path (l, k).

@@ -5,6 +5,7 @@ pub mod algebra;
 pub mod array;
 pub mod beamforming;
 pub mod channel;
+pub mod constant_velocity;
 pub mod echo;
 pub mod fisher;
 pub mod geometry;
@@ -16,6 +17,7 @@ pub mod units;
 pub mod waveform;
 
 pub use algebra::{CMatrix, CVector};
+pub use constant_velocity::constant_velocity_crb_m2;
 pub use echo::EchoSource;
 pub use fisher::{Gain, Information, Scheme};
 pub use geometry::{Point, Pose};

@@ -1,7 +1,8 @@
 //! Properties of the bounds for arbitrary scenes.
 
 use model::scenario::Scenario;
-use model::{EchoSource, Gain, Information, Point, Scheme, System};
+use model::{EchoSource, Gain, Information, Point, Scheme, System, constant_velocity_crb_m2};
+use nalgebra::Matrix2;
 use proptest::prelude::*;
 
 /// Cross-section of Table I, 7 dBsm.
@@ -119,4 +120,43 @@ fn one_irs_locates_by_itself_and_a_line_of_sight_channel_hides_the_departure_ang
     Information::new(&single, Point::new(3.0, 4.0), RCS_M2, Gain::Unknown)
         .position_crb_m2(Scheme::Hybrid)
         .unwrap();
+}
+
+/// F equal frames, the position asked for in the last: (4 F - 2) / (F (F + 1)) of one frame's bound, in closed form.
+#[test]
+fn frames_of_a_moving_target_add_up_as_a_straight_line_does() {
+    let (system, target) = system(3, 50.0);
+    let one = Information::new(&system, target, Gain::Unknown).position_information(Scheme::Hybrid);
+    let alone = one.try_inverse().unwrap();
+    for count in [2, 3, 4, 16, 64] {
+        let frames: Vec<(f64, Matrix2<f64>)> = (0..count).map(|back| (-f64::from(back), one)).collect();
+        let f = f64::from(count);
+        let expected = alone * ((4.0 * f - 2.0) / (f * (f + 1.0)));
+        let bound = constant_velocity_crb_m2(&frames).unwrap();
+        assert!((bound - expected).norm() < 1e-9 * expected.norm(), "{count}: {bound} {expected}");
+    }
+    assert!((constant_velocity_crb_m2(&[(0.0, one)]).unwrap() - alone).norm() < 1e-12 * alone.norm());
+    // The same moment twice is twice the information; another moment alone says nothing of this one.
+    let twice = constant_velocity_crb_m2(&[(0.0, one), (0.0, one)]).unwrap();
+    assert!((twice - alone / 2.0).norm() < 1e-12 * alone.norm());
+    assert!(constant_velocity_crb_m2(&[(-1.0, one)]).is_err() && constant_velocity_crb_m2(&[]).is_err());
+    // Two frames determine position and velocity, whenever they were taken: nothing is left to improve on one of them.
+    let lone = constant_velocity_crb_m2(&[(0.0, one), (-1e6, one)]).unwrap();
+    assert!((lone - alone).norm() < 1e-9 * alone.norm());
+}
+
+/// Averaging F frames is F times the power; so is an F times larger cross-section.
+#[test]
+fn averages_and_cross_sections_scale_the_information() {
+    let ((low, target), (high, _)) = (system(5, 50.0), system(5, 60.0));
+    let bound = |information: Information| information.position_crb_m2(Scheme::Hybrid).unwrap();
+    let expected = bound(Information::new(&high, target, Gain::Unknown));
+    let one = || Information::new(&low, target, Gain::Unknown);
+    let averaged = (0..3).fold(one(), |all, l| all.averaged(l, 10.0));
+    for found in [bound(averaged), bound(one().with_cross_section(10.0))] {
+        assert!((found - expected).norm() < 1e-9 * expected.norm());
+    }
+    // One node's average lies between none and all.
+    let partly = bound(one().averaged(1, 10.0)).trace();
+    assert!(expected.trace() < partly && partly < bound(one()).trace());
 }
