@@ -51,6 +51,8 @@ function showFix(fix) {
 
 function takeFix(fix) {
   const now = Date.now();
+  // The same frame again: its truth came after it.
+  if (view.fixes.at(-1)?.frame === fix.frame && view.fixes.at(-1)?.timing.run === fix.timing.run) view.fixes.pop();
   if (view.lastFixAt != null) view.paces = [...view.paces, now - view.lastFixAt].slice(-PACES);
   view.lastFixAt = now;
   view.fixes.push(fix);

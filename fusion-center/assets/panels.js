@@ -81,7 +81,19 @@ export function showNodes(status, leastWire, chosen, choose) {
   });
 }
 
+function overload({ overloaded, frames_offered, frames_shed, frames_waiting, oldest_waiting_ms }) {
+  if (!overloaded) return "";
+  const oldest = fixed(oldest_waiting_ms / 1000, 1, " s");
+  return `overloaded: ${frames_waiting} frames wait for a solver, the oldest for ${oldest}; of ${frames_offered} offered, ${frames_shed} were shed`;
+}
+
+function interval(value, ends, unit) {
+  const range = ends ? ` (${fixed(ends[0], 2)} to ${fixed(ends[1], 2)})` : "";
+  return `${fixed(value, 2, unit)}${range}`;
+}
+
 export function showHealth(status, latest) {
+  say(byId("overload"), overload(status.counts));
   const closed = status.fixes + status.without_fix + status.counts.frames_shed + status.counts.frames_minority;
   const unaccounted = status.nodes.reduce((sum, node) => sum + Math.abs(node.unaccounted), 0);
   facts(byId("health"), [
@@ -91,7 +103,8 @@ export function showHealth(status, latest) {
   ]);
   facts(byId("figures"), [
     ["rms error", centimetres(status.rms_error_m)], ["exact bound", centimetres(status.bound_rms_m)],
-    ["running gap", fixed(status.gap_db, 2, " dB")], ["NEES (2 is honest)", fixed(status.nees, 2)],
+    ["running gap", interval(status.gap_db, status.gap_db_interval, " dB")],
+    ["NEES (2 is honest)", interval(status.nees, status.nees_interval)],
   ]);
 }
 

@@ -303,7 +303,7 @@ mod tests {
         };
         Report {
             frame: FrameId { run: 1, frame },
-            node: NodeReport { noise_power_w: 1.0, arrival: None },
+            node: NodeReport { noise_power_w: 1.0, arrival: None, averaged_frames: 1 },
             bytes: 100,
             paths: paths.iter().map(|k| (*k, path.clone())).collect(),
             refused: Vec::new(),

@@ -18,11 +18,11 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::assembler::{Assembled, Assembler, Closing, Member};
-use crate::fix::{FixRecord, Source};
+use crate::fix::Source;
 use crate::ledger::Fates;
 use crate::office::Office;
 use crate::pool::Pool;
-use crate::publish::Publisher;
+use crate::publish::{Outgoing, Publisher, Since, milliseconds};
 use crate::recording::Recorder;
 use crate::reply::Reply;
 use crate::solve::{Earlier, History, Kept, Solved, solve};
@@ -221,13 +221,19 @@ impl Engine {
             let numbers = earlier.iter().map(|(number, _)| *number).collect();
             let rest = Rest { members, first_ns, last_ns, earlier: numbers };
             let job = Job { frame, kept, earlier, rest };
+            self.office.offered();
             if let Some(shed) = self.pool.submit(job) {
-                tracing::warn!(frame = shed.frame.frame, "overloaded: frame shed");
+                tracing::debug!(frame = shed.frame.frame, "overloaded: frame shed");
                 self.office.shed();
                 self.drop_all(shed.frame, shed.rest.members, "shed: the fusion center is overloaded");
             }
         }
-        self.office.load(self.assembler.open_frames(), self.pool.waiting());
+        self.observe_load();
+    }
+
+    fn observe_load(&self) {
+        let oldest_ns = self.pool.oldest().map(|job| job.rest.last_ns);
+        self.office.load(unix_time_ns(), self.assembler.open_frames(), self.pool.waiting(), oldest_ns);
     }
 
     fn drop_all(&mut self, frame: FrameId, members: Vec<Member<Tag>>, reason: &str) {
@@ -259,29 +265,26 @@ impl Engine {
     }
 
     async fn finish(&mut self, solved: Solved, rest: Rest) {
-        let Solved { mut record, angles, locate } = solved;
-        let out_ns = unix_time_ns();
+        self.observe_load();
+        let Solved { mut record, basis, reason } = solved;
         let timing = &mut record.timing;
-        timing.time_ns = out_ns;
-        timing.angles_ms = angles.as_secs_f64() * 1e3;
-        timing.locate_ms = locate.as_secs_f64() * 1e3;
         timing.assemble_ms = milliseconds(rest.first_ns, rest.last_ns);
-        timing.fusion_ms = milliseconds(rest.last_ns, out_ns);
         timing.wire_bytes = rest.members.iter().map(|member| member.bytes as u64).sum();
+        let mut since = Since { last_ns: rest.last_ns, intended_ns: None };
         for member in &rest.members {
             let Some(times) = member.times.filter(|times| times.intended_ns > 0) else { continue };
             timing.nodes.push(member.node);
             timing.emit_ms.push(milliseconds(times.intended_ns, times.received_ns));
             timing.filter_ms.push(milliseconds(times.received_ns, times.filtered_ns));
             timing.wire_ms.push(milliseconds(times.sent_ns, member.received_ns));
-            timing.total_ms = Some(milliseconds(times.intended_ns, out_ns));
+            since.intended_ns = Some(times.intended_ns);
         }
         if let Some(recorder) = &mut self.recorder {
             let sequences = rest.members.iter().filter_map(|member| member.reply.sequence).collect();
-            recorder.frame(record.frame_id(), out_ns, sequences, rest.earlier);
+            recorder.frame(record.frame_id(), unix_time_ns(), sequences, rest.earlier);
         }
         let frame = record.frame_id();
-        self.publisher.publish(record).await;
+        self.publisher.publish(Outgoing { record, basis, reason, since: Some(since) }).await;
         for Member { node, reply, fates, repeated, .. } in rest.members {
             let told = Fates { fused: fates.fused + repeated, ..fates };
             self.settle(node, frame, (fates, repeated), told, reply, "");
@@ -294,16 +297,8 @@ fn solve_or_say(fuser: &Fuser, frame: FrameId, kept: &Kept, earlier: &Earlier) -
     let solved = catch_unwind(AssertUnwindSafe(|| solve(fuser, frame, kept, earlier, Source::Simulated)));
     solved.unwrap_or_else(|_| {
         tracing::error!(frame = frame.frame, "the solver panicked");
-        let unusable = Err(estimation::location::Unobservable::NoMeasurements.into());
-        let mut record = FixRecord::new(frame, &kept.blocks, None, &unusable, Source::Simulated);
-        record.cautions = vec!["the solver failed on this frame".into()];
-        Solved { record, angles: Duration::ZERO, locate: Duration::ZERO }
+        Solved::failed(frame, kept)
     })
-}
-
-/// From one time to another; zero where clocks of two hosts disagree about the order.
-fn milliseconds(from_ns: u64, to_ns: u64) -> f64 {
-    to_ns.saturating_sub(from_ns) as f64 * 1e-6
 }
 
 fn instant_of(time_ns: u64) -> Instant {

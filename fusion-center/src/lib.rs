@@ -1,18 +1,21 @@
 //! The fusion center: assembles the blocks of all nodes, solves, locates, publishes fixes.
 //!
 //! ```text
-//! service -> engine -> assembler -> pool (solve) -> engine -> publish -> watchers, log, statistics
+//! service -> engine -> assembler -> pool (solve) -> engine -> publish -> watchers, journal (log, statistics)
 //!               |                                      ^
 //!             office: registry, ledger               truth (display only)
 //! ```
 
 mod apart;
 pub mod assembler;
+pub mod basis;
 pub mod config;
 pub mod dashboard;
 pub mod engine;
 pub mod fix;
+pub mod journal;
 pub mod ledger;
+pub mod load;
 pub mod method;
 pub mod office;
 pub mod pool;

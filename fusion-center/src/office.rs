@@ -8,13 +8,15 @@ use serde::Serialize;
 use telemetry::{Counter, Gauge, Metrics};
 
 use crate::ledger::{Balance, Fates, Ledger};
+use crate::load::{Load, LoadMonitor, Notice};
 use crate::registry::{Application, Refusal, Registry};
 
 /// Counts that belong to no single node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Counts {
-    /// Frames shed under overload.
-    pub frames_shed: u64,
+    /// Frames on their way through the solvers.
+    #[serde(flatten)]
+    pub load: Load,
     /// Frames that too few nodes reported.
     pub frames_minority: u64,
     /// Reports refused whole: not a report, too large, past the credit, no session.
@@ -44,6 +46,7 @@ struct State {
     registry: Registry,
     ledger: Ledger,
     counts: Counts,
+    monitor: LoadMonitor,
     last: Vec<Option<(u64, u64)>>,
 }
 
@@ -59,10 +62,12 @@ struct NodeMetrics {
 #[derive(Debug)]
 struct Instruments {
     nodes: Vec<NodeMetrics>,
+    offered: Counter,
     shed: Counter,
     refused: Counter,
     open_frames: Gauge,
     waiting_frames: Gauge,
+    oldest_waiting: Gauge,
 }
 
 /// See the module.
@@ -95,15 +100,26 @@ impl Office {
         };
         let instruments = Instruments {
             nodes: (0..irs_count).map(node).collect(),
+            offered: metrics.counter(
+                "hyloc_frames_offered_total",
+                "Frames with enough blocks to be solved.",
+                &[],
+            ),
             shed: metrics.counter("hyloc_frames_shed_total", "Frames shed under overload.", &[]),
             refused: metrics.counter("hyloc_reports_refused_total", "Reports refused whole.", &[]),
             open_frames: metrics.gauge("hyloc_frames_open", "Frames that wait for blocks.", &[]),
             waiting_frames: metrics.gauge("hyloc_frames_waiting", "Frames that wait for a solver.", &[]),
+            oldest_waiting: metrics.gauge(
+                "hyloc_oldest_waiting_seconds",
+                "How long the oldest frame that waits for a solver has waited.",
+                &[],
+            ),
         };
         let state = State {
             registry,
             ledger: Ledger::new(irs_count),
             counts: Counts::default(),
+            monitor: LoadMonitor::default(),
             last: vec![None; irs_count],
         };
         Self { state: Arc::new(Mutex::new(state)), instruments: Arc::new(instruments) }
@@ -177,10 +193,16 @@ impl Office {
         state.ledger.settle(node, Fates { dropped: blocks, ..Fates::default() });
     }
 
+    /// A frame can be solved.
+    pub fn offered(&self) {
+        self.instruments.offered.increment();
+        self.state().monitor.offered();
+    }
+
     /// A frame was shed.
     pub fn shed(&self) {
         self.instruments.shed.increment();
-        self.state().counts.frames_shed += 1;
+        self.state().monitor.shed();
     }
 
     /// A frame was closed without a quorum.
@@ -188,10 +210,27 @@ impl Office {
         self.state().counts.frames_minority += 1;
     }
 
-    /// How much is under way.
-    pub fn load(&self, open_frames: usize, waiting_frames: usize) {
+    /// How much is under way: frames that wait for blocks, and for a solver, the oldest of these since `oldest_ns`.
+    /// Overload is said at a pace.
+    pub fn load(&self, now_ns: u64, open_frames: usize, waiting_frames: usize, oldest_ns: Option<u64>) {
+        let (notice, load) = {
+            let monitor = &mut self.state().monitor;
+            (monitor.observe(now_ns, waiting_frames, oldest_ns), monitor.load())
+        };
         self.instruments.open_frames.set(open_frames as f64);
         self.instruments.waiting_frames.set(waiting_frames as f64);
+        self.instruments.oldest_waiting.set(load.oldest_waiting_ms as f64 * 1e-3);
+        match notice {
+            Some(Notice::Overloaded { offered, shed }) => tracing::warn!(
+                offered,
+                shed,
+                waiting = load.frames_waiting,
+                oldest_ms = load.oldest_waiting_ms,
+                "overloaded: frames come faster than they are solved"
+            ),
+            Some(Notice::Recovered) => tracing::info!(shed = load.frames_shed, "no longer overloaded"),
+            None => {}
+        }
     }
 
     /// All nodes.
@@ -213,7 +252,8 @@ impl Office {
 
     /// Counts that belong to no single node.
     pub fn counts(&self) -> Counts {
-        self.state().counts
+        let state = self.state();
+        Counts { load: state.monitor.load(), ..state.counts }
     }
 }
 

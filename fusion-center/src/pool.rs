@@ -47,6 +47,11 @@ impl<J: Send + 'static, R: Send + 'static> Pool<J, R> {
         self.waiting.len()
     }
 
+    /// The job that has waited longest.
+    pub fn oldest(&self) -> Option<&J> {
+        self.waiting.front()
+    }
+
     /// The next result in order; pending for ever when idle. An error means that the work panicked.
     pub async fn next(&mut self) -> Result<R, tokio::task::JoinError> {
         match self.running.next().await {

@@ -106,6 +106,8 @@ pub struct TruthEntry {
     pub frame: u64,
     /// Where the target was.
     pub position_m: [f64; 2],
+    /// Its radar cross-section.
+    pub rcs_m2: f64,
 }
 
 enum Entry {

@@ -12,24 +12,23 @@ use std::sync::Arc;
 
 use estimation::fusion::{FrameBlocks, Fuser};
 use mcap::io::MessageReader;
-use model::{Point, System};
+use model::System;
 use prost::Message;
-use proto::clock::unix_time_ns;
 use proto::convert::{FrameId, report_from_wire};
 use proto::site::SharedSite;
 use proto::v1;
 use serde::de::DeserializeOwned;
 
-use crate::fix::{FixRecord, Source};
+use crate::fix::Source;
 use crate::method::MethodSettings;
-use crate::publish::Publisher;
+use crate::publish::{Outgoing, Publisher};
 use crate::recording::{
     BLOCKS_FILE, FRAMES, FrameEntry, METHOD_FILE, REPORTS, RecordingError, SCENARIO_FILE, SITE_FILE, TRUTH,
     TruthEntry,
 };
-use crate::solve::{Earlier, History, Kept, solve};
+use crate::solve::{Earlier, History, Kept, Solved, solve};
 use crate::statistics::Figures;
-use crate::truth::TruthBook;
+use crate::truth::{Target, TruthBook};
 
 /// What a replay gave.
 #[derive(Debug)]
@@ -60,7 +59,7 @@ pub fn replay(
     let viewer = publisher.viewer();
     let (mut frames, mut broken) = (0, None);
     for message in recording.messages()? {
-        let record = match message {
+        let outgoing = match message {
             Ok(message) => stage.take(&message).map_err(|problem| recording.content(problem))?,
             // What came before the break is sound; where nothing did, it is no recording.
             Err(error) if frames > 0 => {
@@ -69,12 +68,13 @@ pub fn replay(
             }
             Err(error) => return Err(error),
         };
-        let Some(record) = record else { continue };
-        let frame = record.frame_id();
-        if let Some(truth_m) = stage.truths.remove(&frame) {
-            truth.insert(frame, truth_m);
+        let Some(outgoing) = outgoing else { continue };
+        for frame in outgoing.basis.frames() {
+            if let Some(target) = stage.truths.remove(&frame) {
+                truth.insert(frame, target);
+            }
         }
-        publisher.publish_blocking(record);
+        publisher.publish_blocking(outgoing);
         frames += 1;
         progress(frames);
     }
@@ -143,7 +143,7 @@ impl Recording {
 struct Stage {
     fuser: Fuser,
     reports: BTreeMap<u32, v1::FrameReport>,
-    truths: BTreeMap<FrameId, Point>,
+    truths: BTreeMap<FrameId, Target>,
     /// With batches: a frame may have been solved before an earlier one of its batch was.
     all_frames: Option<BTreeMap<FrameId, FrameEntry>>,
     history: History,
@@ -152,7 +152,8 @@ struct Stage {
 impl Stage {
     fn new(recording: &Recording, fuser: Fuser, batch_frames: usize) -> Result<Self, RecordingError> {
         let truths = recording.entries(TRUTH, |entry: TruthEntry| {
-            (FrameId { run: entry.run, frame: entry.frame }, Point::from(entry.position_m))
+            let target = Target { position_m: entry.position_m.into(), rcs_m2: entry.rcs_m2 };
+            (FrameId { run: entry.run, frame: entry.frame }, target)
         })?;
         let by_frame = |entry: FrameEntry| (FrameId { run: entry.run, frame: entry.frame }, entry);
         let batches = batch_frames > 1;
@@ -162,7 +163,7 @@ impl Stage {
     }
 
     /// Takes a message; a frame gives a fix.
-    fn take(&mut self, message: &mcap::Message) -> Result<Option<FixRecord>, String> {
+    fn take(&mut self, message: &mcap::Message) -> Result<Option<Outgoing>, String> {
         match message.channel.topic.as_str() {
             REPORTS => {
                 let report =
@@ -178,7 +179,7 @@ impl Stage {
         }
     }
 
-    fn solve(&mut self, entry: &FrameEntry) -> Result<FixRecord, String> {
+    fn solve(&mut self, entry: &FrameEntry) -> Result<Outgoing, String> {
         let frame = FrameId { run: entry.run, frame: entry.frame };
         let kept = Arc::new(self.assemble(entry)?);
         let earlier = self.earlier(entry)?;
@@ -187,12 +188,8 @@ impl Stage {
             self.history.keep(frame, kept);
         }
         forget(entry, &mut self.reports);
-        let mut record = solved.record;
-        record.timing.time_ns = unix_time_ns();
-        record.timing.angles_ms = solved.angles.as_secs_f64() * 1e3;
-        record.timing.locate_ms = solved.locate.as_secs_f64() * 1e3;
-        record.timing.fusion_ms = record.timing.angles_ms + record.timing.locate_ms;
-        Ok(record)
+        let Solved { record, basis, reason } = solved;
+        Ok(Outgoing { record, basis, reason, since: None })
     }
 
     /// The frames that a frame was solved with.

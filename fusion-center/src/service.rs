@@ -3,7 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use model::{Point, System};
+use model::System;
 use proto::clock::unix_time_ns;
 use proto::convert::{FrameId, PayloadFormat, max_report_bytes, report_from_wire};
 use proto::format::{payload_to_wire, precision_to_wire};
@@ -23,7 +23,7 @@ use crate::publish::Viewer;
 use crate::recording::{TruthEntry, TruthRecorder};
 use crate::registry::{Application, Refusal};
 use crate::reply::Line;
-use crate::truth::TruthBook;
+use crate::truth::{Target, TruthBook};
 
 /// Fixes that wait for one watcher.
 const WATCH_QUEUE: usize = 64;
@@ -150,11 +150,15 @@ impl Fusion for FusionService {
             if !(record.x_m.is_finite() && record.y_m.is_finite()) {
                 return Err(Status::invalid_argument("the truth must be finite"));
             }
+            if !(record.rcs_m2.is_finite() && record.rcs_m2 > 0.0) {
+                return Err(Status::invalid_argument("rcs_m2 of the truth must be above 0 and finite"));
+            }
             let frame = FrameId { run: record.run, frame: record.frame };
-            teller.tell(frame, Point::new(record.x_m, record.y_m));
+            let (position_m, rcs_m2) = ([record.x_m, record.y_m], record.rcs_m2);
+            teller.tell(frame, Target { position_m: position_m.into(), rcs_m2 });
             if let Some(recorder) = &self.recording {
-                let position_m = [record.x_m, record.y_m];
-                recorder.truth(TruthEntry { run: frame.run, frame: frame.frame, position_m }, unix_time_ns());
+                let entry = TruthEntry { run: frame.run, frame: frame.frame, position_m, rcs_m2 };
+                recorder.truth(entry, unix_time_ns());
             }
             taken += 1;
         }
@@ -188,9 +192,12 @@ impl Fusion for FusionService {
             site_sha256: self.site.sha256.to_vec().into(),
             fixes: figures.fixes,
             frames_without_fix: figures.without_fix + counts.frames_minority,
-            frames_shed: counts.frames_shed,
+            frames_shed: counts.load.frames_shed,
             nodes: self.office.nodes().into_iter().map(Into::into).collect(),
             refused_reports: counts.refused_reports,
+            frames_offered: counts.load.frames_offered,
+            frames_waiting: counts.load.frames_waiting as u32,
+            oldest_waiting_ms: counts.load.oldest_waiting_ms as f64,
         }))
     }
 }

@@ -7,22 +7,57 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use estimation::angles::AngleEstimate;
 use estimation::direct::{Missed, Survey};
 use estimation::fusion::{FrameBlocks, FusedFix, Fuser, FusionError};
 use proto::convert::FrameId;
 
+use crate::basis::{Basis, FrameBasis};
 use crate::fix::{FixRecord, Source};
 
 /// A solved frame.
 #[derive(Debug)]
 pub struct Solved {
-    /// The fix, or why there is none; timing is still open.
+    /// The fix, or why there is none; its timing holds the solver's part.
     pub record: FixRecord,
-    /// Time of the joint angles.
-    pub angles: Duration,
-    /// Time of delays and location.
-    pub locate: Duration,
+    /// The data that it was made of.
+    pub basis: Basis,
+    /// The kind of reason why there is no fix, without figures, so that reasons can be counted.
+    pub reason: Option<String>,
 }
+
+impl Solved {
+    fn new(
+        (frame, kept): (FrameId, &Kept),
+        angles: Option<&AngleEstimate>,
+        outcome: &Result<FusedFix, FusionError>,
+        source: Source,
+        (angles_time, locate_time): (Duration, Duration),
+    ) -> Self {
+        let mut record = FixRecord::new(frame, &kept.blocks, angles, outcome, source);
+        record.timing.angles_ms = angles_time.as_secs_f64() * 1e3;
+        record.timing.locate_ms = locate_time.as_secs_f64() * 1e3;
+        record.timing.fusion_ms = record.timing.angles_ms + record.timing.locate_ms;
+        let reason = outcome.as_ref().err().map(|error| match error {
+            FusionError::Missed(Missed::NoTarget { .. }) => NO_TARGET.to_owned(),
+            error => error.to_string(),
+        });
+        Self { record, basis: Basis::of_frame(frame, &kept.blocks), reason }
+    }
+
+    /// A frame on which the solver failed.
+    pub fn failed(frame: FrameId, kept: &Kept) -> Self {
+        let unusable = Err(estimation::location::Unobservable::NoMeasurements.into());
+        let none = (Duration::ZERO, Duration::ZERO);
+        let mut solved = Self::new((frame, kept), None, &unusable, Source::Simulated, none);
+        solved.record.cautions = vec!["the solver failed on this frame".into()];
+        solved.reason = solved.record.cautions.first().cloned();
+        solved
+    }
+}
+
+/// Why there is no fix where there is nothing to be seen.
+pub const NO_TARGET: &str = "no target: noise alone looks like this";
 
 /// A frame that others may be solved with: what came of it, surveyed at most once.
 #[derive(Debug)]
@@ -49,25 +84,27 @@ pub type Earlier = Vec<(u64, Arc<Kept>)>;
 /// Solves a frame, together with earlier ones where those are given.
 pub fn solve(fuser: &Fuser, frame: FrameId, kept: &Kept, earlier: &Earlier, source: Source) -> Solved {
     let started = Instant::now();
-    let blocks = &kept.blocks;
     if !earlier.is_empty() {
         match solve_batch(fuser, (frame.frame, kept), earlier) {
             // Several frames may lack what one has, such as a target that keeps its velocity.
             Err(FusionError::Missed(Missed::Unobservable)) => {}
             outcome => {
-                let record = FixRecord::new(frame, blocks, None, &outcome, source);
-                return Solved { record, angles: Duration::ZERO, locate: started.elapsed() };
+                let times = (Duration::ZERO, started.elapsed());
+                let mut solved = Solved::new((frame, kept), None, &outcome, source, times);
+                let before = earlier.iter().map(|(number, kept)| FrameBasis::new(*number, &kept.blocks));
+                solved.basis.frames.splice(0..0, before);
+                solved.basis.combination = fuser.settings().batch.combination;
+                return solved;
             }
         }
     }
-    let prepared = fuser.prepare(blocks);
+    let prepared = fuser.prepare(&kept.blocks);
     let angles = fuser.angles(&prepared);
     let between = Instant::now();
     let outcome = fuser.locate(&prepared, &angles);
-    let locate = between.elapsed();
+    let times = (between - started, between.elapsed());
     let estimate = angles.as_ref().ok().and_then(Option::as_ref);
-    let record = FixRecord::new(frame, blocks, estimate, &outcome, source);
-    Solved { record, angles: between - started, locate }
+    Solved::new((frame, kept), estimate, &outcome, source, times)
 }
 
 fn solve_batch(fuser: &Fuser, last: (u64, &Kept), earlier: &Earlier) -> Result<FusedFix, FusionError> {

@@ -96,21 +96,66 @@ impl StageHistograms {
     }
 }
 
-/// Sums over fixes.
+/// Counts of fixes and of frames without one, kept apart from [`Statistics`] because they are known at once.
+#[derive(Debug, Clone, Default)]
+pub struct Tally {
+    fixes: u64,
+    nominal: u64,
+    without_fix: u64,
+    reasons: BTreeMap<String, u64>,
+}
+
+impl Tally {
+    /// Adds a frame that was solved; without a position, the kind of reason.
+    pub fn count(&mut self, fix: &FixRecord, reason: Option<String>) {
+        if fix.position_m.is_some() {
+            self.fixes += 1;
+            self.nominal += u64::from(fix.status == "nominal");
+            return;
+        }
+        self.without_fix += 1;
+        let reason = reason.unwrap_or_else(|| OTHER_REASON.into());
+        let room = self.reasons.len() < MOST_REASONS || self.reasons.contains_key(&reason);
+        let reason = if room { reason } else { OTHER_REASON.into() };
+        *self.reasons.entry(reason).or_default() += 1;
+    }
+}
+
+/// Kinds of reasons that are told apart.
+const MOST_REASONS: usize = 16;
+
+/// What the others are called.
+const OTHER_REASON: &str = "another reason";
+
+/// Quantile of the normal distribution for an interval of 95 %.
+const NORMAL_95: f64 = 1.959_963_984_540_054;
+
+/// Sums over fixes whose truth is known, and latencies.
 #[derive(Debug, Clone, Default)]
 pub struct Statistics {
-    /// Frames with a position.
-    pub fixes: u64,
-    /// Of these, nominal.
-    pub nominal: u64,
-    /// Frames that were solved and gave no position.
-    pub without_fix: u64,
     /// Fixes whose truth is known.
     judged: u64,
-    error_m2: f64,
-    bound_m2: f64,
-    nees: f64,
+    /// Frames behind these, summed.
+    frames: u64,
+    error: Moments,
+    bound: Moments,
+    nees: Moments,
+    error_times_bound: f64,
     stages: StageHistograms,
+}
+
+/// First two moments of a sample.
+#[derive(Debug, Clone, Copy, Default)]
+struct Moments {
+    sum: f64,
+    square_sum: f64,
+}
+
+impl Moments {
+    fn add(&mut self, value: f64) {
+        self.sum += value;
+        self.square_sum += value.powi(2);
+    }
 }
 
 /// Statistics as they are told.
@@ -124,37 +169,44 @@ pub struct Figures {
     pub degraded: u64,
     /// Frames that were solved and gave no position.
     pub without_fix: u64,
+    /// Why, by kind of reason.
+    pub without_fix_reasons: BTreeMap<String, u64>,
     /// Fixes with known truth.
     pub judged: u64,
     /// Rms error of those.
     pub rms_error_m: Option<f64>,
-    /// Rms of the exact bound.
+    /// Rms of the exact bound for the same fixes.
     pub bound_rms_m: Option<f64>,
     /// Mean squared error over the mean bound.
     pub gap_db: Option<f64>,
+    /// Where the gap lies with 95 % confidence.
+    pub gap_db_interval: Option<[f64; 2]>,
     /// Mean normalised squared error: two for an honest covariance.
     pub nees: Option<f64>,
+    /// Where its expectation lies with 95 % confidence.
+    pub nees_interval: Option<[f64; 2]>,
     /// Latency per stage.
     pub latency_ms: BTreeMap<&'static str, Quantiles>,
 }
 
 impl Statistics {
-    /// Adds a fix.
-    pub fn record(&mut self, fix: &FixRecord) {
+    /// Adds a solved frame that was made of so many frames.
+    pub fn record(&mut self, fix: &FixRecord, frames: usize) {
         self.stages.record(&fix.timing);
-        if fix.position_m.is_none() {
-            self.without_fix += 1;
-            return;
-        }
-        self.fixes += 1;
-        self.nominal += u64::from(fix.status == "nominal");
         let Some(truth) = &fix.truth else { return };
         if let (Some(error_m), Some(bound_m), Some(nees)) = (truth.error_m, truth.bound_rms_m, truth.nees) {
-            self.judged += 1;
-            self.error_m2 += error_m.powi(2);
-            self.bound_m2 += bound_m.powi(2);
-            self.nees += nees;
+            self.judge(error_m, bound_m, nees, frames);
         }
+    }
+
+    fn judge(&mut self, error_m: f64, bound_m: f64, nees: f64, frames: usize) {
+        let (error_m2, bound_m2) = (error_m.powi(2), bound_m.powi(2));
+        self.judged += 1;
+        self.frames += frames as u64;
+        self.error.add(error_m2);
+        self.bound.add(bound_m2);
+        self.nees.add(nees);
+        self.error_times_bound += error_m2 * bound_m2;
     }
 
     /// Latency per stage.
@@ -162,26 +214,56 @@ impl Statistics {
         &self.stages
     }
 
-    /// What they add up to.
-    pub fn figures(&self) -> Figures {
-        Figures { latency_ms: self.stages.quantiles(), ..self.tally() }
-    }
-
-    /// The same without quantiles, which take long.
-    pub fn tally(&self) -> Figures {
+    /// What they add up to, without quantiles, which take long.
+    pub fn figures(&self, counts: &Tally) -> Figures {
         let mean = |sum: f64| (self.judged > 0).then(|| sum / self.judged as f64);
         Figures {
-            fixes: self.fixes,
-            nominal: self.nominal,
-            degraded: self.fixes - self.nominal,
-            without_fix: self.without_fix,
+            fixes: counts.fixes,
+            nominal: counts.nominal,
+            degraded: counts.fixes - counts.nominal,
+            without_fix: counts.without_fix,
+            without_fix_reasons: counts.reasons.clone(),
             judged: self.judged,
-            rms_error_m: mean(self.error_m2).map(f64::sqrt),
-            bound_rms_m: mean(self.bound_m2).map(f64::sqrt),
-            gap_db: mean(self.error_m2).zip(mean(self.bound_m2)).map(|(e, b)| db_from_ratio(e / b)),
-            nees: mean(self.nees),
+            rms_error_m: mean(self.error.sum).map(f64::sqrt),
+            bound_rms_m: mean(self.bound.sum).map(f64::sqrt),
+            gap_db: mean(self.error.sum).zip(mean(self.bound.sum)).map(|(e, b)| db_from_ratio(e / b)),
+            gap_db_interval: self.gap_db_interval(),
+            nees: mean(self.nees.sum),
+            nees_interval: self.nees_interval(),
             latency_ms: BTreeMap::new(),
         }
+    }
+
+    /// Variance of a mean over fixes, from that of one. Fixes made of F frames each share up to F - 1 of them with
+    /// their neighbours; their errors then vary together, and the variance of the mean is at most F times as large.
+    fn variance_of_mean(&self, variance: f64) -> f64 {
+        let count = self.judged as f64;
+        let shared = self.frames as f64 / count;
+        variance.max(0.0) * shared / (count - 1.0)
+    }
+
+    /// By the delta method on the logarithm of the ratio of the two means:
+    /// `var(ln(e / b)) = (var(e) / e^2 + var(b) / b^2 - 2 cov(e, b) / (e b)) / n`.
+    fn gap_db_interval(&self) -> Option<[f64; 2]> {
+        let count = self.judged as f64;
+        let (error, bound) = (self.error.sum / count, self.bound.sum / count);
+        if self.judged < 2 || !(error > 0.0 && bound > 0.0) {
+            return None;
+        }
+        let square = |moments: &Moments, mean: f64| moments.square_sum / (count * mean * mean) - 1.0;
+        let product = self.error_times_bound / (count * error * bound) - 1.0;
+        let variance = square(&self.error, error) + square(&self.bound, bound) - 2.0 * product;
+        let half = NORMAL_95 * self.variance_of_mean(variance).sqrt();
+        Some([-half, half].map(|shift| db_from_ratio(error / bound * shift.exp())))
+    }
+
+    /// Mean plus and minus 1.96 of its standard deviation, which comes from the sample.
+    fn nees_interval(&self) -> Option<[f64; 2]> {
+        let count = self.judged as f64;
+        let mean = self.nees.sum / count;
+        let variance = self.nees.square_sum / count - mean.powi(2);
+        let half = NORMAL_95 * self.variance_of_mean(variance).sqrt();
+        (self.judged >= 2).then(|| [mean - half, mean + half])
     }
 }
 
@@ -206,5 +288,58 @@ mod tests {
             assert!((found / expected - 1.0f64).abs() < 2e-3, "{found} for {expected}");
         }
         assert_eq!(stages.quantiles()["total"].n, 0, "no intended time, no total");
+    }
+
+    /// 1000 runs of 300 fixes, seeded: squared errors of two Gaussian coordinates over bounds that vary by a factor of
+    /// four. The intervals hold the true gap (0 dB) and NEES (2) in 95 % of the runs: 930 to 970 with probability
+    /// 0.996. Intervals too narrow by 15 % hold them in 905 of 1000.
+    #[test]
+    fn intervals_of_gap_and_nees_hold_the_truth_as_often_as_they_say() {
+        use model::random::{Purpose, complex_normal, stream};
+        let (mut gap, mut nees) = (0, 0);
+        for run in 0..1000 {
+            let mut draws = stream(7, Purpose::Noise, [run, 0]);
+            let mut statistics = Statistics::default();
+            for fix in 0..300 {
+                let bound_m = 1.0 + f64::from(fix % 4) / 3.0;
+                let error_m = complex_normal(&mut draws, bound_m.powi(2)).norm();
+                statistics.judge(error_m, bound_m, 2.0 * (error_m / bound_m).powi(2), 1);
+            }
+            let figures = statistics.figures(&Tally::default());
+            let holds = |interval: Option<[f64; 2]>, truth: f64| {
+                let [low, high] = interval.unwrap();
+                usize::from(low <= truth && truth <= high)
+            };
+            gap += holds(figures.gap_db_interval, 0.0);
+            nees += holds(figures.nees_interval, 2.0);
+        }
+        assert!((930..=970).contains(&gap) && (925..=970).contains(&nees), "{gap} {nees}");
+    }
+
+    /// Fixes that share their frames vary together: four frames each widen the interval twofold.
+    #[test]
+    fn fixes_of_several_frames_have_wider_intervals() {
+        let width = |frames: usize| {
+            let mut statistics = Statistics::default();
+            (0..50).for_each(|fix| statistics.judge(1.0 + f64::from(fix % 5), 1.0, 2.0, frames));
+            let [low, high] = statistics.figures(&Tally::default()).gap_db_interval.unwrap();
+            high - low
+        };
+        assert!((width(4) / width(1) - 2.0).abs() < 1e-9);
+        assert_eq!(Statistics::default().figures(&Tally::default()).gap_db_interval, None);
+    }
+
+    #[test]
+    fn reasons_are_counted_and_bounded() {
+        let mut tally = Tally::default();
+        let blocks = estimation::fusion::FrameBlocks::new(2);
+        let unusable = Err(estimation::location::Unobservable::NoMeasurements.into());
+        let none =
+            FixRecord::new(Default::default(), &blocks, None, &unusable, crate::fix::Source::Simulated);
+        (0..100).for_each(|i| tally.count(&none, Some(format!("reason {}", i % 20))));
+        assert_eq!((tally.without_fix, tally.fixes, tally.reasons.len()), (100, 0, MOST_REASONS + 1));
+        assert_eq!((tally.reasons["reason 3"], tally.reasons[OTHER_REASON]), (5, 20));
+        tally.count(&FixRecord { position_m: Some([0.0, 0.0]), ..none }, None);
+        assert_eq!((tally.without_fix, tally.fixes, tally.nominal), (100, 1, 0));
     }
 }

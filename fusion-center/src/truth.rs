@@ -4,34 +4,35 @@
 //! publisher; neither the assembler nor the solver knows this module, which a test checks.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use model::{Gain, Information, Point, Scheme, System};
+use estimation::direct::Combination;
+use model::{Gain, Information, Point, Scheme, System, constant_velocity_crb_m2};
 use nalgebra::Matrix2;
 use proto::convert::FrameId;
 
+use crate::basis::Basis;
 use crate::fix::{FixRecord, Truth};
 
-/// Frames whose truth is kept until their fix comes.
+/// Frames whose truth is kept: more than the fixes under way and the frames of a batch.
 const REMEMBERED_FRAMES: usize = 8192;
 
-/// How long a fix waits for a truth that is on its way.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// What the simulator says of a target in one frame.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Target {
+    /// Where it is.
+    pub position_m: Point,
+    /// Its radar cross-section.
+    pub rcs_m2: f64,
+}
 
 /// Truth by frame, bounded: the oldest goes first. Shared, cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub struct TruthBook(Arc<Shared>);
-
-#[derive(Debug, Default)]
-struct Shared {
-    pages: Mutex<Pages>,
-    fresh: Condvar,
-}
+pub struct TruthBook(Arc<Mutex<Pages>>);
 
 #[derive(Debug, Default)]
 struct Pages {
-    records: BTreeMap<FrameId, Point>,
+    records: BTreeMap<FrameId, Target>,
     /// Streams that tell the truth now.
     tellers: usize,
     /// The last frame told of.
@@ -44,21 +45,20 @@ pub struct Teller(TruthBook);
 
 impl Teller {
     /// Keeps the truth of a frame.
-    pub fn tell(&self, frame: FrameId, position_m: Point) {
-        self.0.insert(frame, position_m);
+    pub fn tell(&self, frame: FrameId, target: Target) {
+        self.0.insert(frame, target);
     }
 }
 
 impl Drop for Teller {
     fn drop(&mut self) {
         self.0.pages().tellers -= 1;
-        self.0.0.fresh.notify_all();
     }
 }
 
 impl TruthBook {
     fn pages(&self) -> MutexGuard<'_, Pages> {
-        self.0.pages.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A stream begins.
@@ -68,80 +68,144 @@ impl TruthBook {
     }
 
     /// Keeps the truth of a frame.
-    pub fn insert(&self, frame: FrameId, position_m: Point) {
+    pub fn insert(&self, frame: FrameId, target: Target) {
         let mut pages = self.pages();
-        pages.records.insert(frame, position_m);
+        pages.records.insert(frame, target);
         pages.latest = pages.latest.max(Some(frame));
         while pages.records.len() > REMEMBERED_FRAMES {
             pages.records.pop_first();
         }
-        drop(pages);
-        self.0.fresh.notify_all();
     }
 
-    /// Takes the truth of a frame. It travels on a connection of its own and may be a little behind: while one
-    /// tells and has not come as far, it is waited for, briefly. Only the display waits.
-    pub fn take(&self, frame: FrameId) -> Option<Point> {
-        let behind = |pages: &mut Pages| {
-            pages.tellers > 0 && pages.latest < Some(frame) && !pages.records.contains_key(&frame)
-        };
-        let waited = self.0.fresh.wait_timeout_while(self.pages(), PATIENCE, behind);
-        let (mut pages, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        pages.records.remove(&frame)
+    /// The truth of a frame, if it is known.
+    pub fn get(&self, frame: FrameId) -> Option<Target> {
+        self.pages().records.get(&frame).copied()
+    }
+
+    /// Whether the truth of a frame that is not known may still come: a stream is open and has not come as far.
+    pub fn may_come(&self, frame: FrameId) -> bool {
+        let pages = self.pages();
+        pages.tellers > 0 && pages.latest < Some(frame)
     }
 }
 
-/// Compares a fix with the truth, and with what the exact bound allows for the paths that came.
-pub fn judge(record: &FixRecord, system: &System, truth_m: Point) -> Truth {
-    let information =
-        record.missing.iter().fold(
-            Information::new(system, truth_m, system.prior.median_m2, Gain::Unknown),
-            |all, &(l, k)| all.without(l, k),
-        );
-    let bound = information.position_crb_m2(Scheme::Hybrid).ok();
-    let error = record.position_m.map(|position_m| Point::from(position_m) - truth_m);
+/// Compares a fix with the truth, and with what the exact bound allows for the data that it was made of; none while
+/// the truth of its frame is not known.
+pub fn judge(record: &FixRecord, basis: &Basis, system: &System, truth: &TruthBook) -> Option<Truth> {
+    let target_m = truth.get(record.frame_id())?.position_m;
+    let bound = bound_m2(basis, system, |frame| truth.get(frame));
+    let error = record.position_m.map(|position_m| Point::from(position_m) - target_m);
     let nees = error.zip(record.covariance_m2).and_then(|(error, [xx, xy, yy])| {
         let covariance = Matrix2::new(xx, xy, xy, yy);
         Some(error.dot(&covariance.cholesky()?.solve(&error)))
     });
-    Truth {
-        position_m: truth_m.into(),
+    Some(Truth {
+        position_m: target_m.into(),
         error_m: error.map(|error| error.norm()),
         bound_rms_m: bound.map(|bound| bound.trace().sqrt()),
         bound_m2: bound.map(|bound| [bound.m11, bound.m12, bound.m22]),
         nees,
-    }
+    })
+}
+
+/// Bound on the position in the last frame of a basis: the information of every frame at the place where the target
+/// then was, of the paths that came, times the frames that each node averaged; several frames under the
+/// constant-velocity model by which they were fused. None where the truth of a frame is not known.
+///
+/// Frames added up coherently share one gain per path, which says more than a gain of its own for every frame, so that
+/// the bound with gains unknown per frame would not bound them. The bound with known gains does: who
+/// knows the gains knows all that the coherent model leaves unknown but the state.
+fn bound_m2(
+    basis: &Basis,
+    system: &System,
+    target: impl Fn(FrameId) -> Option<Target>,
+) -> Option<Matrix2<f64>> {
+    let coherent = basis.frames.len() > 1 && basis.combination == Combination::Coherent;
+    let gain = if coherent { Gain::Known } else { Gain::Unknown };
+    let last = basis.frames.last()?.number;
+    let frames = basis.frames.iter().zip(basis.frames()).map(|(frame, id)| {
+        let Target { position_m, rcs_m2 } = target(id)?;
+        let one = Information::new(system, position_m, rcs_m2, gain);
+        let averages = frame.averaged_frames.iter().map(|frames| f64::from(*frames)).enumerate();
+        let averaged = averages.fold(one, |all, (l, frames)| all.averaged(l, frames));
+        let came = frame.missing.iter().fold(averaged, |all, &(l, k)| all.without(l, k));
+        let back = last.saturating_sub(frame.number) as f64;
+        Some((-back, came.position_information(Scheme::Hybrid)))
+    });
+    constant_velocity_crb_m2(&frames.collect::<Option<Vec<_>>>()?).ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::basis::FrameBasis;
+    use model::Scenario;
 
-    #[test]
-    fn the_book_is_bounded_and_gives_once() {
-        let book = TruthBook::default();
-        let id = |frame| FrameId { run: 1, frame };
-        for frame in 0..REMEMBERED_FRAMES as u64 + 10 {
-            book.insert(id(frame), Point::new(frame as f64, 0.0));
-        }
-        assert_eq!(book.take(id(9)), None);
-        assert_eq!(book.take(id(10)), Some(Point::new(10.0, 0.0)));
-        assert_eq!(book.take(id(10)), None);
+    fn id(frame: u64) -> FrameId {
+        FrameId { run: 1, frame }
+    }
+
+    fn target(x_m: f64) -> Target {
+        Target { position_m: Point::new(x_m, 0.0), rcs_m2: 5.0 }
     }
 
     #[test]
-    fn a_truth_that_is_on_its_way_is_waited_for() {
+    fn the_book_is_bounded() {
         let book = TruthBook::default();
-        let id = |frame| FrameId { run: 1, frame };
-        assert_eq!(book.take(id(0)), None, "nobody tells");
+        for frame in 0..REMEMBERED_FRAMES as u64 + 10 {
+            book.insert(id(frame), target(frame as f64));
+        }
+        assert_eq!(book.get(id(9)), None);
+        assert_eq!(book.get(id(10)), Some(target(10.0)));
+    }
+
+    #[test]
+    fn a_truth_may_come_while_one_tells_and_has_not_come_as_far() {
+        let book = TruthBook::default();
+        assert!(!book.may_come(id(0)), "nobody tells");
         let teller = book.teller();
-        let waiting = std::thread::spawn({
-            let book = book.clone();
-            move || book.take(id(3))
-        });
-        teller.tell(id(2), Point::new(2.0, 0.0));
-        teller.tell(id(3), Point::new(3.0, 0.0));
-        assert_eq!(waiting.join().unwrap(), Some(Point::new(3.0, 0.0)));
-        assert_eq!(book.take(id(1)), None, "passed over: it will not come");
+        assert!(book.may_come(id(3)));
+        teller.tell(id(3), target(3.0));
+        assert!(!book.may_come(id(2)), "passed over: it will not come");
+        assert!(book.may_come(id(4)));
+        drop(teller);
+        assert!(!book.may_come(id(4)));
+    }
+
+    fn bound_rms_m(frames: Vec<FrameBasis>, combination: Combination, rcs_m2: f64) -> Option<f64> {
+        let system = System::new(&Scenario::default()).unwrap();
+        let basis = Basis { run: 1, frames, combination };
+        let position_m = Point::new(3.0, 4.0);
+        let known = |id: FrameId| (id.frame < 100).then_some(Target { position_m, rcs_m2 });
+        Some(bound_m2(&basis, &system, known)?.trace().sqrt())
+    }
+
+    fn frame(number: u64, averaged_frames: u32, missing: &[(usize, usize)]) -> FrameBasis {
+        FrameBasis { number, averaged_frames: vec![averaged_frames; 3], missing: missing.to_vec() }
+    }
+
+    /// The bound is the one of the data: averages, missing paths, batches and the target's own cross-section.
+    #[test]
+    fn the_bound_is_that_of_the_data_behind_the_fix() {
+        let system_rcs_m2 = Scenario::default().rcs_m2();
+        let bound = |frames| bound_rms_m(frames, Combination::NonCoherent, system_rcs_m2).unwrap();
+        let close = |a: f64, b: f64| assert!((a / b - 1.0).abs() < 1e-9, "{a} {b}");
+        let one = bound(vec![frame(7, 1, &[])]);
+        close(bound(vec![frame(7, 10, &[])]), one / 10f64.sqrt());
+        assert!(bound(vec![frame(7, 1, &[(0, 0), (0, 1)])]) > 1.01 * one);
+        // Four frames of a target at rest: (4 F - 2) / (F (F + 1)) = 0.7.
+        let four = || (4..8).map(|number| frame(number, 1, &[])).collect::<Vec<_>>();
+        close(bound(four()), one * 0.7f64.sqrt());
+        // The batch lacks a frame in the middle: its times count, not its places in the list.
+        let gap = bound(vec![frame(4, 1, &[]), frame(6, 1, &[]), frame(7, 1, &[])]);
+        assert!(gap > bound(four()) && gap < one);
+        // Twice the cross-section is twice the power.
+        let large = bound_rms_m(vec![frame(7, 1, &[])], Combination::NonCoherent, 2.0 * system_rcs_m2);
+        close(large.unwrap(), one / 2f64.sqrt());
+        // Coherent frames know more, and one frame alone nothing of coherence.
+        let coherent = |frames| bound_rms_m(frames, Combination::Coherent, system_rcs_m2).unwrap();
+        assert!(coherent(four()) < bound(four()));
+        close(coherent(vec![frame(7, 1, &[])]), one);
+        assert_eq!(bound_rms_m(vec![frame(500, 1, &[])], Combination::NonCoherent, 1.0), None, "no truth");
     }
 }

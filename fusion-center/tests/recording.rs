@@ -26,7 +26,10 @@ async fn run_frames(order: [usize; 3], log: &Path, record: Option<&Path>) {
     });
     for frame in 0..10 {
         let truth = echoes.source.target_m(frame);
-        truths.send(v1::TruthRecord { frame, x_m: truth.x, y_m: truth.y, run: RUN }).await.unwrap();
+        truths
+            .send(v1::TruthRecord { frame, x_m: truth.x, y_m: truth.y, run: RUN, rcs_m2: 5.0 })
+            .await
+            .unwrap();
     }
     drop(truths);
     assert_eq!(within(teller).await.unwrap().into_inner().taken, 10);

@@ -201,7 +201,7 @@ async fn overload_sheds_the_oldest_and_counts_it() {
     }
     let summary = center.stop().await;
     assert_eq!(fused + dropped, 60);
-    assert!(summary.counts.frames_shed >= 15, "{}", summary.counts.frames_shed);
-    assert_eq!(summary.counts.frames_shed * 3, u64::from(dropped));
+    assert!(summary.counts.load.frames_shed >= 15, "{}", summary.counts.load.frames_shed);
+    assert_eq!(summary.counts.load.frames_shed * 3, u64::from(dropped));
     assert_eq!(summary.unaccounted, 0);
 }

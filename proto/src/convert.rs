@@ -17,6 +17,9 @@ use crate::format::{payload_to_wire, precision_from_wire, precision_to_wire};
 use crate::samples::{DitherKey, Precision, pack, unpack};
 use crate::v1;
 
+/// Most echo frames that one report may average.
+pub const MOST_AVERAGED_FRAMES: u32 = 1000;
+
 /// Why a report or a block of it is refused.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum WireError {
@@ -119,6 +122,9 @@ pub enum WireError {
     /// The noise power is not positive and finite.
     #[error("noise_power_w = {0}: must be positive and finite")]
     Noise(f64),
+    /// More frames are averaged than a node can be set to.
+    #[error("averaged_frames = {0}: must be at most {MOST_AVERAGED_FRAMES}")]
+    AveragedFrames(u32),
     /// The AOA is not an angle with a variance.
     #[error("arrival_rad = {angle_rad} with variance {variance_rad2}: must be an angle, and positive")]
     Arrival {
@@ -220,6 +226,7 @@ pub fn report_message(
         arrival_rad: Some(delays.arrival_rad),
         arrival_variance_rad2: delays.arrival_variance_rad2,
         recorded_node: None,
+        averaged_frames: delays.frames as u32,
     }
 }
 
@@ -311,7 +318,11 @@ fn node_from_wire(message: &v1::FrameReport) -> Result<NodeReport, WireError> {
             Err(WireError::Arrival { angle_rad, variance_rad2 })
         }
     });
-    Ok(NodeReport { noise_power_w, arrival: arrival.transpose()? })
+    let averaged_frames = message.averaged_frames.max(1);
+    if averaged_frames > MOST_AVERAGED_FRAMES {
+        return Err(WireError::AveragedFrames(averaged_frames));
+    }
+    Ok(NodeReport { noise_power_w, arrival: arrival.transpose()?, averaged_frames })
 }
 
 fn times_from_wire(times: v1::NodeTimes) -> Times {

@@ -115,6 +115,22 @@ fn a_report_that_says_nothing_sound_is_refused_whole() {
     let mut silent = message(&source, Precision::F32);
     silent.noise_power_w = -1.0;
     assert_eq!(report_from_wire(silent, NODE, source.system()), Err(WireError::Noise(-1.0)));
+    let mut boastful = message(&source, Precision::F32);
+    boastful.averaged_frames = 1001;
+    assert_eq!(report_from_wire(boastful, NODE, source.system()), Err(WireError::AveragedFrames(1001)));
+}
+
+#[test]
+fn a_report_says_how_many_frames_it_averages() {
+    let source = source();
+    let averaged = |message| report_from_wire(message, NODE, source.system()).unwrap().node.averaged_frames;
+    let mut message = message(&source, Precision::F32);
+    assert_eq!((message.averaged_frames, averaged(message.clone())), (1, 1));
+    message.averaged_frames = 10;
+    assert_eq!(averaged(message.clone()), 10);
+    // A node that does not say has averaged none.
+    message.averaged_frames = 0;
+    assert_eq!(averaged(message), 1);
 }
 
 proptest! {

@@ -141,6 +141,7 @@ pub async fn run(
         metrics: SimulatorMetrics::new(&registry, nodes),
         truth: Truth::default(),
         course,
+        rcs_m2: config.scenario.rcs_m2(),
         run,
         frames: 0,
         latest: Duration::ZERO,
@@ -158,6 +159,8 @@ struct Transmission {
     metrics: SimulatorMetrics,
     truth: Truth,
     course: Course,
+    /// Mean radar cross-section of the target.
+    rcs_m2: f64,
     run: u64,
     frames: u64,
     latest: Duration,
@@ -236,7 +239,7 @@ impl Transmission {
     }
 
     async fn send(&mut self, frame: DueFrame) {
-        self.truth.write(frame.id, frame.target_m);
+        self.truth.write(frame.id, frame.target_m, self.rcs_m2);
         for (node, echo) in frame.echoes.into_iter().enumerate() {
             self.publisher.publish(node, echo).await;
         }

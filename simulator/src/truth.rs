@@ -63,9 +63,10 @@ impl Truth {
         act(&mut self.book.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Writes down where the target is.
-    pub fn write(&self, id: FrameId, target_m: Point) {
-        let record = v1::TruthRecord { run: id.run, frame: id.frame, x_m: target_m.x, y_m: target_m.y };
+    /// Writes down where the target is, and how large it is.
+    pub fn write(&self, id: FrameId, target_m: Point, rcs_m2: f64) {
+        let (x_m, y_m) = (target_m.x, target_m.y);
+        let record = v1::TruthRecord { run: id.run, frame: id.frame, x_m, y_m, rcs_m2 };
         self.with(|book| {
             book.summary.made += 1;
             book.records.push_back(record);
@@ -170,16 +171,16 @@ mod tests {
     fn the_latest_are_kept_and_only_the_untold_are_lost() {
         let truth = Truth::default();
         for frame in 0..10 {
-            truth.write(id(frame), Point::new(1.0, frame as f64));
+            truth.write(id(frame), Point::new(1.0, frame as f64), 5.0);
         }
         let mut next = 0;
         for frame in 0..4 {
             let (record, after) = truth.read(next).unwrap();
-            assert_eq!((record.frame, record.y_m), (frame, frame as f64));
+            assert_eq!((record.frame, record.y_m, record.rcs_m2), (frame, frame as f64, 5.0));
             next = after;
         }
         for frame in 10..KEPT as u64 + 10 {
-            truth.write(id(frame), Point::new(0.0, 0.0));
+            truth.write(id(frame), Point::new(0.0, 0.0), 5.0);
         }
         // Ten were forgotten, four of them told before.
         assert_eq!(truth.summary(), TruthSummary { made: KEPT as u64 + 10, confirmed: 0, lost: 6 });

@@ -196,7 +196,7 @@ impl DelayEstimator {
         let arrival_rad = sine.clamp(-1.0, 1.0).asin();
         let snr = paths.iter().map(|path| path.snr).sum();
         let arrival_variance_rad2 = self.arrival_variance_rad2(arrival_rad, snr);
-        NodeDelays { paths, arrival_rad, arrival_variance_rad2, noise_power_w, noise_check }
+        NodeDelays { paths, arrival_rad, arrival_variance_rad2, noise_power_w, noise_check, frames }
     }
 
     /// Bound of the AOA at the SNR of all paths together; at most that of a uniform guess in the sector.

@@ -247,4 +247,6 @@ pub struct NodeDelays {
     pub noise_power_w: f64,
     /// Whether it is plausible.
     pub noise_check: NoiseCheck,
+    /// Frames that were averaged.
+    pub frames: usize,
 }

@@ -43,6 +43,8 @@ pub struct NodeReport {
     pub noise_power_w: f64,
     /// AOA at the node, local angle, with its variance; where it is told.
     pub arrival: Option<Bearing>,
+    /// Echo frames that its report averages coherently.
+    pub averaged_frames: u32,
 }
 
 /// What has arrived of one frame, indexed by sensing node l and reflecting IRS k.
@@ -126,7 +128,8 @@ impl NodeReport {
     pub fn of(report: &NodeDelays) -> Self {
         let arrival =
             Bearing { bearing_rad: report.arrival_rad, variance_rad2: report.arrival_variance_rad2 };
-        Self { noise_power_w: report.noise_power_w, arrival: Some(arrival) }
+        let averaged_frames = report.frames as u32;
+        Self { noise_power_w: report.noise_power_w, arrival: Some(arrival), averaged_frames }
     }
 }
 

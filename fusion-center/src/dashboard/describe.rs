@@ -56,7 +56,7 @@ fn fix() -> Value {
         "velocity_m_per_frame": "where several frames are taken together",
         "iterations": "of the joint solver",
         "source": "simulated or replayed",
-        "truth": "where a simulator tells it: position_m, error_m, bound_rms_m, bound_m2 (covariance), nees",
+        "truth": "where a simulator tells it, null until it has: position_m, error_m, bound_rms_m, bound_m2 (covariance), nees",
         "timing": "run, time_ns of the fix; milliseconds per stage; wire_bytes of the reports behind the fix; emit, filter and wire by node, in the order of nodes",
     })
 }
@@ -67,12 +67,15 @@ fn status() -> Value {
         "last_fix_ns": "when the last fix was out",
         "nodes": "by index: identity, connected, last_frame, last_report_ns, and the ledger: sent = fused + late + \
                   duplicate + dropped + in_flight + unaccounted",
-        "counts": "frames shed, frames that too few nodes reported, reports refused",
+        "counts": "frames offered, shed and waiting for a solver, age of the oldest of these, most and longest so far, \
+                   whether the fusion center is overloaded; frames that too few nodes reported, reports refused",
         "fixes": "frames with a position",
         "nominal": "of these, nominal",
         "without_fix": "frames without one",
-        "gap_db": "mean squared error over the mean exact bound",
+        "gap_db": "mean squared error over the mean exact bound of the data behind each fix",
+        "gap_db_interval": "where it lies with 95 % confidence: [low, high]",
         "nees": "mean normalised squared error; 2 is honest",
+        "nees_interval": "where its expectation lies with 95 % confidence: [low, high]",
         "rms_error_m": "against the truth",
         "bound_rms_m": "rms error that the exact bound allows",
         "latency_ms": "quantiles per stage",
