@@ -14,6 +14,12 @@ pub const BAD_CONFIGURATION: u8 = 64;
 /// A peer refused this process for good: other protocol, other scenario, index taken (EX_DATAERR).
 pub const REFUSED: u8 = 65;
 
+/// All ran, and there is no result: a demo without a fix (EX_UNAVAILABLE).
+pub const NO_RESULT: u8 = 69;
+
+/// A process that the work depends on died (EX_SOFTWARE).
+pub const PROCESS_DIED: u8 = 70;
+
 /// Reads the command line; what cannot be read ends with [`BAD_CONFIGURATION`], help and version with [`CLEAN`].
 pub fn parse_arguments<P: clap::Parser>() -> Result<P, ExitCode> {
     P::try_parse().map_err(|error| {

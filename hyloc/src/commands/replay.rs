@@ -20,6 +20,8 @@ pub fn replay(directory: &Path, fixes: Option<&Path>, json: bool) -> anyhow::Res
         say(&serde_json::to_string(&figures)?);
         return Ok(());
     }
+    let interval = figures.gap_db_interval;
+    let interval = interval.map_or(String::new(), |[low, high]| format!(" (95 %: {low:.2} to {high:.2})"));
     let centimetres = |value: Option<f64>| value.map_or("-".into(), |m| format!("{:.1} cm", 100.0 * m));
     say(&format!(
         "{} fixes replayed ({} nominal, {} degraded, {} frames without)\nrms error {}, exact bound {}, gap {}",
@@ -29,7 +31,7 @@ pub fn replay(directory: &Path, fixes: Option<&Path>, json: bool) -> anyhow::Res
         figures.without_fix,
         centimetres(figures.rms_error_m),
         centimetres(figures.bound_rms_m),
-        figures.gap_db.map_or("-".into(), |gap| format!("{gap:.2} dB")),
+        figures.gap_db.map_or("-".into(), |gap| format!("{gap:.2} dB{interval}")),
     ));
     Ok(())
 }

@@ -1,36 +1,34 @@
 //! `hyloc demo`: the whole pipeline on this machine, as real processes on loopback.
 //!
 //! The command starts itself again in each role: one fusion center, one simulator, K nodes, each on free ports.
-//! It shows fixes as they come, and at the end what they add up to. Children stop when told to, when the demo is
-//! interrupted, and when it dies.
+//! It shows fixes as they come, and at the end what they add up to, however it ends. Children stop when told to, when the
+//! demo is interrupted, and when it dies; a child that dies by itself is named ([`watch`]).
 
 mod children;
 mod report;
+mod watch;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use backhaul::profile::NAMES as PROFILES;
 use clap::Args;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use model::Scenario;
 use model::scenario::Motion;
-use proto::v1;
-use proto::v1::fusion_client::FusionClient;
-use serde_json::Value;
+use serde_json::{Value, json};
 use settings::ScenarioChoice;
 use tokio_util::sync::CancellationToken;
 
-use children::{Child, Children, Controls};
+use crate::commands::{note, say};
+use children::{Children, Controls};
 pub use report::DemoReport;
+use watch::{Cast, watch};
 
 /// How long a child gets to start.
 const START_TIME: Duration = Duration::from_secs(120);
-
-/// How long a child gets to drain.
-const DRAIN_TIME: Duration = Duration::from_secs(20);
 
 /// How long the target of a page takes for a round.
 const ROUND_S: f64 = 20.0;
@@ -149,8 +147,8 @@ impl DemoFlags {
     }
 }
 
-/// Runs the demo and prints its report.
-pub fn run(flags: &DemoFlags) -> anyhow::Result<()> {
+/// Runs the demo and prints its report, however it ended; the code says how.
+pub fn run(flags: &DemoFlags) -> anyhow::Result<ExitCode> {
     // A page is looked at for as long as one likes.
     let frames = if flags.dashboard { 0 } else { flags.frames };
     let flags = &DemoFlags { frames, ..flags.clone() };
@@ -160,11 +158,14 @@ pub fn run(flags: &DemoFlags) -> anyhow::Result<()> {
         let stop = telemetry::shutdown_signal()?;
         orchestrate(flags, &scenario, stop).await
     })?;
-    crate::commands::say(&if flags.json { report.json() } else { report.tables() });
-    Ok(())
+    say(&if flags.json { report.json() } else { report.tables() });
+    if let Some(failure) = report.failure() {
+        note(&format!("hyloc: {failure}"));
+    }
+    Ok(ExitCode::from(report.exit_code()))
 }
 
-/// Starts everything, waits for the end of the simulator or of patience, stops everything.
+/// Starts everything, waits for the end of the simulator or of a process that it cannot go on without, stops everything.
 pub async fn orchestrate(
     flags: &DemoFlags,
     scenario: &Scenario,
@@ -183,7 +184,7 @@ pub async fn orchestrate(
     let fusion_started = fusion.started(START_TIME).await?;
     let grpc = fusion_started.grpc.context("the fusion center told no gRPC address")?;
     if let Some(http) = fusion_started.http.filter(|_| flags.dashboard) {
-        crate::commands::note(&format!("dashboard: http://{http}/ (Ctrl-C ends)"));
+        note(&format!("dashboard: http://{http}/ (Ctrl-C ends)"));
     }
     let mut simulator = children.simulator(flags, &scenario_file, grpc, controls)?;
     let echo = simulator.started(START_TIME).await?.echo.context("the simulator told no echo address")?;
@@ -201,122 +202,23 @@ pub async fn orchestrate(
         nodes.push(children.node(flags, index, way, echo)?);
     }
 
-    let mut cast = Cast { simulator, nodes, relay };
+    let mut cast = Cast { fusion, simulator, nodes, relay };
     let outcome = watch(flags, grpc, &mut cast, began, &stop).await;
-    // Upstream first: each stage drains into the next.
-    let Cast { simulator, mut nodes, relay } = cast;
-    let simulator = simulator.stop(DRAIN_TIME).await;
-    for node in &mut nodes {
-        node.terminate();
-    }
-    let mut node_summaries = Vec::with_capacity(count);
-    for node in nodes {
-        node_summaries.push(node.stop(DRAIN_TIME).await);
-    }
-    if let Some(relay) = relay {
-        relay.stop(DRAIN_TIME).await;
-    }
-    let fusion = fusion.stop(DRAIN_TIME).await.context("the fusion center left no summary")?;
+    let summaries = cast.stop().await;
     let watched = outcome?;
     Ok(DemoReport {
         nodes: count,
         expected_fixes: if stop.is_cancelled() { 0 } else { flags.frames },
+        interrupted: stop.is_cancelled(),
         first_fix_s: watched.first_fix_s,
         power_dbm: scenario.base_station.power_dbm,
         rate_hz: flags.rate,
-        fusion,
-        simulator: simulator.unwrap_or(Value::Null),
-        node_summaries: node_summaries.into_iter().map(|s| s.unwrap_or(Value::Null)).collect(),
+        // A fusion center that died leaves no summary: what was seen of its fixes is left.
+        fusion: summaries.fusion.unwrap_or_else(
+            || json!({ "fixes": watched.fixes, "without_fix": watched.without_fix, "unaccounted": null }),
+        ),
+        simulator: summaries.simulator.unwrap_or(Value::Null),
+        node_summaries: summaries.nodes.into_iter().map(|s| s.unwrap_or(Value::Null)).collect(),
+        deaths: watched.deaths,
     })
-}
-
-struct Watched {
-    first_fix_s: Option<f64>,
-}
-
-/// Who sends to the fusion center.
-struct Cast {
-    simulator: Child,
-    nodes: Vec<Child>,
-    relay: Option<Child>,
-}
-
-impl Cast {
-    /// Refuses that a node or the relay has ended; the last `spared` nodes may have.
-    fn check(&mut self, spared: usize) -> anyhow::Result<()> {
-        let expected = self.nodes.len() - spared;
-        for (index, node) in self.nodes.iter_mut().enumerate().take(expected) {
-            if let Some(status) = node.ended()? {
-                bail!("node {index} ended with {status}");
-            }
-        }
-        match self.relay.as_mut().map(Child::ended).transpose()?.flatten() {
-            Some(status) => bail!("the backhaul ended with {status}"),
-            None => Ok(()),
-        }
-    }
-}
-
-/// Shows fixes until the simulator ends; a child that dies early is an error.
-async fn watch(
-    flags: &DemoFlags,
-    grpc: std::net::SocketAddr,
-    cast: &mut Cast,
-    began: Instant,
-    stop: &CancellationToken,
-) -> anyhow::Result<Watched> {
-    let bar = progress_bar(flags);
-    let mut client = FusionClient::connect(format!("http://{grpc}")).await?;
-    let mut fixes = client.watch(v1::WatchRequest {}).await?.into_inner();
-    let mut watched = Watched { first_fix_s: None };
-    let mut seen = 0;
-    loop {
-        tokio::select! {
-            fix = fixes.message() => {
-                let Some(fix) = fix? else { bail!("the fusion center ended early") };
-                watched.first_fix_s.get_or_insert_with(|| began.elapsed().as_secs_f64());
-                seen += 1;
-                bar.set_position(seen);
-                bar.set_message(one_line(&fix));
-                if flags.kill_node_after == Some(seen) {
-                    cast.nodes.iter_mut().next_back().into_iter().for_each(Child::kill);
-                }
-            }
-            status = cast.simulator.wait() => {
-                let status = status?;
-                if !status.success() {
-                    bail!("the simulator ended with {status}");
-                }
-                break;
-            }
-            () = stop.cancelled() => break,
-            () = tokio::time::sleep(Duration::from_millis(200)) => {
-                let spared = usize::from(flags.kill_node_after.is_some_and(|after| seen >= after));
-                cast.check(spared)?;
-            }
-        }
-    }
-    bar.finish_and_clear();
-    Ok(watched)
-}
-
-fn progress_bar(flags: &DemoFlags) -> ProgressBar {
-    let target =
-        if flags.json { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr_with_hz(10) };
-    let (bar, template) = if flags.frames == 0 {
-        (ProgressBar::with_draw_target(None, target), "{spinner} fix {pos}  {msg}")
-    } else {
-        let bar = ProgressBar::with_draw_target(Some(flags.frames), target);
-        (bar, "{bar:30} fix {pos}/{len}, {eta} left  {msg}")
-    };
-    bar.with_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()))
-}
-
-fn one_line(fix: &v1::Fix) -> String {
-    let Some(position) = &fix.position else { return format!("{}: no position", fix.status) };
-    let error = fix.truth.as_ref().map(|truth| {
-        let error_m = (position.x_m - truth.x_m).hypot(position.y_m - truth.y_m);
-        format!(", off by {:.1} cm", 100.0 * error_m)
-    });
-    format!("({:.2}, {:.2}) m{} {}", position.x_m, position.y_m, error.unwrap_or_default(), fix.status)
 }

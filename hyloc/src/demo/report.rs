@@ -2,7 +2,14 @@
 
 use std::fmt::Write;
 
+use fusion_center::load::OVERLOAD_AGE_MS;
+use fusion_center::solve::NO_TARGET;
 use serde_json::{Value, json};
+use telemetry::exit;
+
+/// What became of frames that were shed, and of those that too few nodes reported.
+const SHED: &str = "frames were shed: they come faster than they are solved";
+const MINORITY: &str = "too few nodes reported a frame";
 
 /// The outcome of a demo.
 #[derive(Debug, Clone)]
@@ -11,7 +18,9 @@ pub struct DemoReport {
     pub nodes: usize,
     /// Fixes asked for; 0 when there was no such number.
     pub expected_fixes: u64,
-    /// From the start of the first process to the first fix.
+    /// Whether a person ended it.
+    pub interrupted: bool,
+    /// From the start of the first process to the first fix with a position.
     pub first_fix_s: Option<f64>,
     /// Transmit power.
     pub power_dbm: f64,
@@ -23,16 +32,65 @@ pub struct DemoReport {
     pub simulator: Value,
     /// Summaries of the nodes; null for one that was killed.
     pub node_summaries: Vec<Value>,
+    /// Processes that died without being told to, in words.
+    pub deaths: Vec<String>,
 }
 
 impl DemoReport {
     /// Fixes over frames that were asked for or, in an endless demo, closed.
     fn availability(&self) -> Option<f64> {
-        let number = |key: &str| self.fusion[key].as_u64().unwrap_or(0);
-        let closed: u64 =
-            ["fixes", "without_fix", "frames_shed", "frames_minority"].iter().map(|key| number(key)).sum();
+        let closed: u64 = ["fixes", "without_fix", "frames_shed", "frames_minority"]
+            .iter()
+            .map(|key| self.count(key))
+            .sum();
         let frames = if self.expected_fixes > 0 { self.expected_fixes } else { closed };
-        (frames > 0).then(|| number("fixes") as f64 / frames as f64)
+        (frames > 0).then(|| self.fixes() as f64 / frames as f64)
+    }
+
+    /// The exit code that says how it ended.
+    pub fn exit_code(&self) -> u8 {
+        if !self.deaths.is_empty() {
+            exit::PROCESS_DIED
+        } else if self.fixes() == 0 && !self.interrupted {
+            exit::NO_RESULT
+        } else {
+            exit::CLEAN
+        }
+    }
+
+    /// Why it did not end well, in a sentence.
+    pub fn failure(&self) -> Option<String> {
+        match self.exit_code() {
+            exit::CLEAN => None,
+            exit::PROCESS_DIED => Some(self.deaths.join("; ")),
+            _ => Some(self.no_fix_reason()),
+        }
+    }
+
+    fn fixes(&self) -> u64 {
+        self.count("fixes")
+    }
+
+    fn count(&self, key: &str) -> u64 {
+        self.fusion[key].as_u64().unwrap_or(0)
+    }
+
+    /// The most frequent reason why a frame gave no fix, and what can be done about it.
+    fn no_fix_reason(&self) -> String {
+        let reasons = self.fusion["without_fix_reasons"].as_object().into_iter().flatten();
+        let solved = reasons.filter_map(|(reason, count)| Some((count.as_u64()?, reason.as_str())));
+        let lost = [("frames_shed", SHED), ("frames_minority", MINORITY)];
+        let lost = lost.map(|(key, reason)| (self.count(key), reason));
+        let Some((count, reason)) = solved.chain(lost).filter(|(count, _)| *count > 0).max() else {
+            return "no fix: no frame reached the fusion center; run again with HYLOC_LOG=info".into();
+        };
+        let advice = match reason {
+            NO_TARGET => "raise --power-dbm, or average more frames with --frames-per-fix",
+            SHED => "lower --rate",
+            MINORITY => "run again with HYLOC_LOG=info to see what holds the nodes up",
+            _ => "see the cautions in the log that --fixes FILE writes",
+        };
+        format!("no fix: {reason} (in {count} frames); {advice}")
     }
 
     /// One JSON object.
@@ -47,6 +105,8 @@ impl DemoReport {
             object.insert("rate_hz".into(), json!(self.rate_hz));
             object.insert("simulator".into(), self.simulator.clone());
             object.insert("node_summaries".into(), json!(self.node_summaries));
+            object.insert("deaths".into(), json!(self.deaths));
+            object.insert("failure".into(), json!(self.failure()));
         }
         report.to_string()
     }
@@ -61,7 +121,6 @@ impl DemoReport {
 
     fn write(&self, out: &mut String) -> std::fmt::Result {
         let fusion = &self.fusion;
-        let number = |value: &Value| value.as_u64().unwrap_or(0);
         let centimetres =
             |value: &Value| value.as_f64().map_or("-".into(), |metres| format!("{:.1} cm", 100.0 * metres));
         writeln!(
@@ -75,28 +134,65 @@ impl DemoReport {
             self.availability().map_or("-".into(), |share| format!("{:.1} %", 100.0 * share)),
             self.first_fix_s.map_or("-".into(), |s| format!("{s:.2} s")),
         )?;
+        let interval = |key: &str| {
+            let ends: Vec<f64> =
+                fusion[key].as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
+            let [low, high] = ends.as_slice() else { return String::new() };
+            format!(" (95 %: {low:.2} to {high:.2})")
+        };
         writeln!(
             out,
-            "rms error {}, exact bound {}, gap {}, NEES {}\n",
+            "rms error {}, exact bound {}, gap {}, NEES {}",
             centimetres(&fusion["rms_error_m"]),
             centimetres(&fusion["bound_rms_m"]),
-            fusion["gap_db"].as_f64().map_or("-".into(), |gap| format!("{gap:.2} dB")),
-            fusion["nees"].as_f64().map_or("-".into(), |nees| format!("{nees:.2} (2 is honest)")),
+            fusion["gap_db"]
+                .as_f64()
+                .map_or("-".into(), |gap| format!("{gap:.2} dB{}", interval("gap_db_interval"))),
+            fusion["nees"]
+                .as_f64()
+                .map_or("-".into(), |nees| format!("{nees:.2}{}, 2 is honest", interval("nees_interval"))),
         )?;
+        self.write_load(out)?;
+        writeln!(out)?;
+        self.write_latency(out)?;
+        self.write_ledger(out)
+    }
+
+    /// Overload, if there was any.
+    fn write_load(&self, out: &mut String) -> std::fmt::Result {
+        let (shed, longest_ms) = (self.count("frames_shed"), self.count("longest_waiting_ms"));
+        if shed == 0 && longest_ms < OVERLOAD_AGE_MS {
+            return Ok(());
+        }
+        writeln!(
+            out,
+            "overloaded: of {} frames offered {shed} were shed, up to {} waited for a solver, the longest {:.2} s: \
+             lower --rate",
+            self.count("frames_offered"),
+            self.count("most_frames_waiting"),
+            longest_ms as f64 * 1e-3,
+        )
+    }
+
+    fn write_latency(&self, out: &mut String) -> std::fmt::Result {
         writeln!(out, "latency (ms)       p50      p90      p99    p99.9      max        n")?;
         for stage in fusion_center::statistics::STAGES {
-            let row = &fusion["latency_ms"][stage];
+            let row = &self.fusion["latency_ms"][stage];
             write!(out, "  {stage:<12}")?;
             for quantile in ["p50", "p90", "p99", "p999", "max"] {
                 write!(out, " {:>8.3}", row[quantile].as_f64().unwrap_or(f64::NAN))?;
             }
             writeln!(out, " {:>8}", number(&row["n"]))?;
         }
+        Ok(())
+    }
+
+    fn write_ledger(&self, out: &mut String) -> std::fmt::Result {
         writeln!(
             out,
             "\nblocks        sent    fused     late  duplicate  dropped  in flight  unaccounted  (never sent)"
         )?;
-        for node in fusion["ledger"].as_array().into_iter().flatten() {
+        for node in self.fusion["ledger"].as_array().into_iter().flatten() {
             writeln!(
                 out,
                 "  node {:<3} {:>8} {:>8} {:>8} {:>10} {:>8} {:>10} {:>12} {:>13}",
@@ -111,6 +207,70 @@ impl DemoReport {
                 number(&node["dropped_at_node"]),
             )?;
         }
-        writeln!(out, "unaccounted {}", fusion["unaccounted"].as_i64().unwrap_or(0))
+        let unaccounted = self.fusion["unaccounted"].as_i64();
+        writeln!(out, "unaccounted {}", unaccounted.map_or("not known".into(), |count| count.to_string()))
+    }
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(fusion: Value) -> DemoReport {
+        DemoReport {
+            nodes: 3,
+            expected_fixes: 10,
+            interrupted: false,
+            first_fix_s: None,
+            power_dbm: 50.0,
+            rate_hz: 50.0,
+            fusion,
+            simulator: Value::Null,
+            node_summaries: Vec::new(),
+            deaths: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_demo_without_a_fix_says_why_and_fails() {
+        let noise = json!({ "fixes": 0, "without_fix": 9, "frames_shed": 1,
+                            "without_fix_reasons": { NO_TARGET: 7, "two places fit": 2 } });
+        let silent = report(noise);
+        assert_eq!(silent.exit_code(), exit::NO_RESULT);
+        let reason = silent.failure().unwrap();
+        assert!(reason.contains(NO_TARGET) && reason.contains("7 frames") && reason.contains("--power-dbm"));
+        assert!(silent.tables().contains("first fix after -"));
+        let shed = report(json!({ "fixes": 0, "frames_shed": 10 })).failure().unwrap();
+        assert!(shed.contains("shed") && shed.contains("--rate"), "{shed}");
+        assert!(report(json!({ "fixes": 0 })).failure().unwrap().contains("no frame reached"));
+        let stopped = DemoReport { interrupted: true, ..report(json!({ "fixes": 0 })) };
+        assert_eq!((stopped.exit_code(), stopped.failure()), (exit::CLEAN, None));
+    }
+
+    #[test]
+    fn a_death_is_named_whatever_the_fixes() {
+        let died =
+            DemoReport { deaths: vec!["node 1 died: signal: 9".into()], ..report(json!({ "fixes": 5 })) };
+        assert_eq!(
+            (died.exit_code(), died.failure().unwrap().as_str()),
+            (exit::PROCESS_DIED, "node 1 died: signal: 9")
+        );
+        assert_eq!(report(json!({ "fixes": 5 })).exit_code(), exit::CLEAN);
+    }
+
+    #[test]
+    fn intervals_and_overload_are_in_the_tables() {
+        let text = report(json!({
+            "fixes": 5, "gap_db": 0.1, "gap_db_interval": [-0.4, 0.6], "nees": 2.1, "nees_interval": [1.9, 2.3],
+            "frames_offered": 100, "frames_shed": 3, "most_frames_waiting": 64, "longest_waiting_ms": 3200,
+        }))
+        .tables();
+        assert!(text.contains("gap 0.10 dB (95 %: -0.40 to 0.60), NEES 2.10 (95 %: 1.90 to 2.30)"), "{text}");
+        assert!(text.contains("of 100 frames offered 3 were shed, up to 64 waited"), "{text}");
+        assert!(!report(json!({ "fixes": 5, "longest_waiting_ms": 80 })).tables().contains("overloaded"));
     }
 }
