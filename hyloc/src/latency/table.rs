@@ -11,7 +11,8 @@ use super::{Measured, growth, plot};
 use crate::figures::plot::to_png;
 
 /// Columns of latency.csv.
-const HEADER: &str = "irs,rate_hz,stage,p50_ms,p90_ms,p99_ms,p999_ms,max_ms,n";
+const HEADER: &str = "irs,rate_hz,stage,p50_ms,p90_ms,p99_ms,p999_ms,max_ms,n,\
+                      slope_ms_per_s,slope_low,slope_high,wait_p50_ms,utilisation";
 
 /// Tables for people, and the growth of the fusion time.
 pub fn markdown(all: &[Measured]) -> String {
@@ -34,10 +35,15 @@ fn write_markdown(out: &mut String, all: &[Measured]) -> std::fmt::Result {
             )?;
         }
     }
+    writeln!(out)?;
+    for measured in all {
+        let (nodes, judgement) = (measured.nodes, measured.judgement.in_words());
+        writeln!(out, "K = {nodes}: {:.3} frames a second hold: {judgement}", measured.rate_hz)?;
+    }
     let points: Vec<(f64, f64)> =
         all.iter().map(|measured| (measured.nodes as f64, measured.quantiles("fusion").p50)).collect();
     if let Some(exponent) = growth::exponent(&points) {
-        writeln!(out, "\nfusion p50 grows as K^{exponent:.2}")?;
+        writeln!(out, "\nfusion p50 grows as K^{exponent:.2}, over the rates that hold")?;
     }
     Ok(())
 }
@@ -65,12 +71,17 @@ fn csv(all: &[Measured]) -> String {
     let mut out = format!("{HEADER}\n");
     for measured in all {
         for (stage, _) in measured.stages.iter() {
-            let q = measured.quantiles(stage);
+            let (q, j) = (measured.quantiles(stage), &measured.judgement);
             // Writing to a string cannot fail.
-            let _ = writeln!(
+            let _ = write!(
                 out,
                 "{},{},{stage},{},{},{},{},{},{}",
                 measured.nodes, measured.rate_hz, q.p50, q.p90, q.p99, q.p999, q.max, q.n
+            );
+            let _ = writeln!(
+                out,
+                ",{},{},{},{},{}",
+                j.slope_ms_per_s, j.slope_low, j.slope_high, j.wait_p50_ms, j.utilisation
             );
         }
     }
