@@ -139,6 +139,12 @@ impl Process {
         (code, self.complaints())
     }
 
+    /// Waits for its end: exit code, its last JSON line and what it said on standard error.
+    pub fn report(mut self) -> (Option<i32>, Value, String) {
+        let code = self.wait().code();
+        (code, self.last.take().unwrap_or(Value::Null), self.complaints())
+    }
+
     /// Resident memory.
     pub fn memory_bytes(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.id())).expect("a status");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use hyloc_tests::pipeline::*;
 use hyloc_tests::process::*;
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 fn demo(arguments: &[&str]) -> Value {
@@ -70,9 +70,120 @@ fn fifty_dbm_is_within_three_bounds_or_says_so() {
         number(truth, "error_m") <= 3.0 * number(truth, "bound_rms_m") || fix["status"] == "degraded"
     };
     let share = fixes.iter().filter(sound).count() as f64 / fixes.len() as f64;
+    assert!(fixes.iter().all(|fix| fix["truth"]["bound_rms_m"].is_number()), "the log waits for the truth");
     println!("50 dBm: {:.1} % sound, gap {:.2} dB", 100.0 * share, number(&report, "gap_db"));
     assert_eq!(fixes.len(), 500);
     assert!(share >= 0.97 && number(&report, "gap_db") <= 0.7);
+}
+
+/// An interval of the report that must hold its own figure.
+fn interval(report: &Value, key: &str) -> [f64; 2] {
+    let ends =
+        [0, 1].map(|i| report[key][i].as_f64().unwrap_or_else(|| panic!("no interval '{key}' in {report}")));
+    let figure = number(report, key.strip_suffix("_interval").unwrap());
+    assert!(ends[0] < figure && figure < ends[1], "{key}: {figure} in {ends:?}");
+    ends
+}
+
+/// The help's own example, 300 fixes of ten frames each, fixed seed. The bound of one frame would put the gap 10 dB
+/// lower; its interval is about +-0.6 dB wide.
+#[test]
+fn the_bound_is_that_of_all_frames_of_a_fix() {
+    let _alone = alone();
+    let report = demo(&["--frames", "300", "--rate", "400", "--power-dbm", "40", "--frames-per-fix", "10"]);
+    let (gap_db, ends) = (number(&report, "gap_db"), interval(&report, "gap_db_interval"));
+    println!(
+        "40 dBm, ten frames a fix: gap {gap_db:.2} dB in {ends:.2?}, NEES {:.2}",
+        number(&report, "nees")
+    );
+    assert!(count(&report, "judged") >= 290, "{}", count(&report, "judged"));
+    assert!((-1.0..=1.0).contains(&gap_db) && ends[1] - ends[0] < 2.0);
+    interval(&report, "nees_interval");
+}
+
+/// Four frames of a target on a straight line, 300 fixes, fixed seed: the position in the last of them has 0.7 of the
+/// bound of one frame (1.5 dB), so that the bound of one frame would put the gap near -1.5 dB.
+#[test]
+fn the_bound_of_a_batch_is_that_of_its_frames() {
+    let _alone = alone();
+    let site = Site::new();
+    let (scenario, log) = (site.path("line.toml"), site.path("fixes.jsonl"));
+    let line = "[target.motion.line]\nfrom_m = [1.0, 1.0]\nto_m = [9.0, 9.0]\nframes = 2000\n";
+    std::fs::write(&scenario, line).unwrap();
+    let (scenario, log_path) = (scenario.to_str().unwrap(), log.to_str().unwrap());
+    let arguments = ["--frames", "300", "--scenario", scenario, "--fixes", log_path, "--batch-frames", "4"];
+    let report = demo(&[&arguments[..], &["--method", "direct", "--deadline-ms", "60000"]].concat());
+    let fixes = fixes(&log);
+    let batches = fixes.iter().filter(|fix| fix["method"] == "direct-frames").count();
+    let (gap_db, ends) = (number(&report, "gap_db"), interval(&report, "gap_db_interval"));
+    println!(
+        "four frames: {batches} batches, gap {gap_db:.2} dB in {ends:.2?}, NEES {:.2}",
+        number(&report, "nees")
+    );
+    assert!(batches >= 250 && (-1.0..=1.0).contains(&gap_db));
+    // The first fix has one frame, the second two, whose bound in the last is that of one; then they get better.
+    let bound_m = |frame: usize| number(&fixes[frame]["truth"], "bound_rms_m");
+    assert!((bound_m(1) / bound_m(0) - 1.0).abs() < 0.02 && bound_m(3) < 0.9 * bound_m(0));
+    assert!(fixes.iter().all(|fix| fix["truth"].is_object()), "the log waits for the truth");
+}
+
+/// What became of a demo that did not end well: exit code, report, what it said.
+fn failed(arguments: &[&str]) -> (Option<i32>, Value, String) {
+    let arguments: Vec<&str> = ["demo", "--json"].iter().chain(arguments).copied().collect();
+    Process::start("hyloc", &arguments).report()
+}
+
+#[test]
+fn a_demo_without_a_fix_fails_and_says_why() {
+    let _alone = alone();
+    let (code, report, said) = failed(&["--frames", "20", "--power-dbm", "0", "--method", "direct"]);
+    assert_eq!(code, Some(69), "{said}");
+    assert_eq!((count(&report, "fixes"), &report["first_fix_s"]), (0, &Value::Null));
+    assert!(said.contains("no fix: no target") && said.contains("--power-dbm"), "{said}");
+    assert_eq!(report["unaccounted"], 0);
+}
+
+/// The process of a demo whose command line contains `what`.
+fn child(demo: &Process, what: &str) -> Pid {
+    let find = || {
+        processes().find(|(id, command)| {
+            let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
+            status.contains(&format!("PPid:\t{}\n", demo.id())) && command.contains(what)
+        })
+    };
+    let ((id, _), _) = eventually(what, find);
+    Pid::from_raw(id).unwrap()
+}
+
+/// Kills a process of a demo once fixes come; how the demo then ends.
+fn killed(what: &str, frames: &str) -> (Option<i32>, Value, String) {
+    let site = Site::new();
+    let log = site.path("fixes.jsonl");
+    let arguments = ["demo", "--json", "--frames", frames, "--rate", "100", "--fixes", log.to_str().unwrap()];
+    let demo = Process::start("hyloc", &arguments);
+    eventually("fixes", || {
+        std::fs::read_to_string(&log).is_ok_and(|text| text.lines().count() >= 20).then_some(())
+    });
+    kill_process(child(&demo, what), Signal::KILL).unwrap();
+    demo.report()
+}
+
+/// A hundred fixes a second come between two looks at the children: each death is seen all the same, and named.
+#[test]
+fn a_child_that_dies_is_named_and_the_summary_is_there() {
+    let _alone = alone();
+    let (code, report, said) = killed("--identity node-1", "400");
+    assert_eq!(code, Some(70), "{said}");
+    assert!(said.contains("node 1 died: signal: 9"), "{said}");
+    println!("node 1 killed: {} fixes, {} degraded", count(&report, "fixes"), count(&report, "degraded"));
+    assert!(count(&report, "fixes") >= 380 && count(&report, "degraded") >= 100, "the others go on");
+    assert_eq!((&report["unaccounted"], report["deaths"].as_array().unwrap().len()), (&Value::from(0), 1));
+
+    for (what, who) in [("simulate", "the simulator died"), ("--listen", "the fusion center died")] {
+        let (code, report, said) = killed(what, "0");
+        assert_eq!(code, Some(70), "{what}: {said}");
+        assert!(said.contains(who) && count(&report, "fixes") >= 20, "{what}: {said}");
+    }
 }
 
 #[test]
@@ -107,6 +218,8 @@ fn frames_are_averaged_and_a_lost_node_is_survived() {
     let four = demo(&["--frames", "60", "--power-dbm", "45", "--rate", "200", "--frames-per-fix", "4"]);
     assert_eq!((count(&one, "fixes"), count(&four, "fixes")), (60, 60));
     let (one_m, four_m) = (number(&one, "rms_error_m"), number(&four, "rms_error_m"));
+    let bounds = number(&one, "bound_rms_m") / number(&four, "bound_rms_m");
+    assert!((1.5..2.5).contains(&bounds), "four frames, half the bound: {bounds}");
     println!("45 dBm: rms {one_m:.3} m of one frame, {four_m:.3} m of four");
     assert!(four_m < 0.8 * one_m);
     assert_eq!(four["unaccounted"], 0);
@@ -130,19 +243,22 @@ fn sixteen_irss_run_on_two_cores() {
     assert_eq!(report["unaccounted"], 0);
 }
 
+/// Processes of this build with their command lines.
+fn processes() -> impl Iterator<Item = (i32, String)> {
+    let own = executable("hyloc");
+    std::fs::read_dir("/proc").unwrap().flatten().filter_map(move |entry| {
+        let id = entry.file_name().to_str()?.parse().ok()?;
+        let command = std::fs::read(entry.path().join("cmdline")).ok()?;
+        let command = String::from_utf8_lossy(&command).replace('\0', " ");
+        command.starts_with(own.to_str()?).then_some((id, command))
+    })
+}
+
 /// Processes of demos that still run, of this build alone.
 fn left_behind() -> Vec<String> {
-    let own = executable("hyloc");
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
-        let Ok(command) = std::fs::read(entry.path().join("cmdline")) else { continue };
-        let command = String::from_utf8_lossy(&command).replace('\0', " ");
-        let roles = ["--identity node-", "hyloc-demo-", "--link node-"];
-        if command.starts_with(own.to_str().unwrap()) && roles.iter().any(|role| command.contains(role)) {
-            found.push(command);
-        }
-    }
-    found
+    let roles = ["--identity node-", "hyloc-demo-", "--link node-"];
+    let of_demo = |command: &String| roles.iter().any(|role| command.contains(role));
+    processes().map(|(_, command)| command).filter(of_demo).collect()
 }
 
 #[test]
