@@ -263,7 +263,7 @@ impl Statistics {
         let mean = self.nees.sum / count;
         let variance = self.nees.square_sum / count - mean.powi(2);
         let half = NORMAL_95 * self.variance_of_mean(variance).sqrt();
-        (self.judged >= 2).then(|| [mean - half, mean + half])
+        (self.judged >= 2).then_some([mean - half, mean + half])
     }
 }
 
