@@ -1,13 +1,18 @@
 //! The K^2 blocks of a frame, put together.
 //!
-//! A frame is closed when every node that is waited for has reported, at the deadline after its first
-//! report, or when a later frame is complete: nodes send in order, so what is missing then will not come.
-//! Frames are closed in order; a report for a closed frame is late. A node that is not connected is not
-//! waited for, nor is one that has missed [`MISSES_UNTIL_SILENT`] deadlines in a row, until it reports again.
+//! A frame is closed when every node that is waited for has reported, at the deadline after a majority has
+//! come to it ([`crate::progress`]), or when a later frame is complete: nodes send in order, so what is missing
+//! then will not come. Frames are closed in order; a report for a closed frame is late. A node that is not
+//! connected is not waited for, nor is one that has missed [`MISSES_UNTIL_SILENT`] deadlines in a row, until
+//! it reports again.
 //!
-//! A frame that fewer than half of the nodes waited for have reported is closed without a fix: so a node
-//! that makes up frame numbers spoils no one else's. Pure: time is passed in. Memory is bounded by the
-//! credit of the nodes and [`REMEMBERED_FRAMES`].
+//! No node closes frames that the others have not come to: a frame beyond the reach of the majority waits. If
+//! it lies more than [`crate::progress::MOST_AHEAD`] frames beyond, or in another run, and no majority has come
+//! to such numbers by its deadline, it is refused. A frame that fewer than half of the nodes waited for have
+//! reported is closed without a fix. So a node that makes up frame numbers spoils no one else's. What a node
+//! closed while it was alone binds the others only as long as they do not contradict it.
+//!
+//! Pure: time is passed in. Memory is bounded by the credit of the nodes and [`REMEMBERED_FRAMES`].
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -15,6 +20,7 @@ use estimation::fusion::FrameBlocks;
 use proto::convert::{FrameId, Report, Times};
 
 use crate::ledger::Fates;
+use crate::progress::{Progress, is_far};
 
 /// Deadlines in a row after which a connected node is no longer waited for.
 pub const MISSES_UNTIL_SILENT: u32 = 3;
@@ -50,6 +56,8 @@ pub enum Closing {
     Overdue,
     /// Too few nodes reported it: no fix.
     Minority,
+    /// It lies too far ahead of what a majority of the nodes has come to: no fix.
+    Ahead,
 }
 
 /// A closed frame.
@@ -89,6 +97,8 @@ struct Open<T> {
     reported: Vec<bool>,
     first_ns: u64,
     last_ns: u64,
+    /// When a majority had come to it.
+    reached_ns: Option<u64>,
 }
 
 /// Puts frames together.
@@ -99,7 +109,12 @@ pub struct Assembler<T> {
     open: BTreeMap<FrameId, Open<T>>,
     closed: VecDeque<(FrameId, Vec<u32>)>,
     last_closed: Option<FrameId>,
-    connected: Vec<bool>,
+    /// The furthest frame that a majority of the connected nodes closed, two at least.
+    agreed: Option<FrameId>,
+    /// Since when a majority has been behind what a single node closed.
+    contradicted_ns: Option<u64>,
+    progress: Progress,
+    reach: Option<FrameId>,
     misses: Vec<u32>,
 }
 
@@ -112,21 +127,44 @@ impl<T> Assembler<T> {
             open: BTreeMap::new(),
             closed: VecDeque::with_capacity(REMEMBERED_FRAMES),
             last_closed: None,
-            connected: vec![false; irs_count],
+            agreed: None,
+            contradicted_ns: None,
+            progress: Progress::new(irs_count, deadline_ns),
+            reach: None,
             misses: vec![0; irs_count],
         }
     }
 
     /// A node came or went; frames that waited for it alone are closed.
-    pub fn set_connected(&mut self, node: usize, connected: bool) -> Vec<Assembled<T>> {
-        self.connected[node] = connected;
+    pub fn set_connected(&mut self, node: usize, connected: bool, now_ns: u64) -> Vec<Assembled<T>> {
+        self.progress.set_connected(node, connected);
         self.misses[node] = 0;
+        self.observe(now_ns);
         self.close_complete()
     }
 
-    /// When the next frame is due, if one is open.
+    /// When there is next something to close, if a frame is open.
     pub fn next_deadline_ns(&self) -> Option<u64> {
-        self.open.values().map(|open| open.first_ns.saturating_add(self.deadline_ns)).min()
+        let due = self.open.iter().filter_map(|(id, open)| self.due_ns(*id, open)).min();
+        let waits = self.open.values().any(|open| open.reached_ns.is_none());
+        let silence = self.progress.next_silence_ns().filter(|_| waits);
+        due.into_iter().chain(silence).min()
+    }
+
+    /// When a frame is due; none while it waits for a majority to come to it.
+    fn due_ns(&self, frame: FrameId, open: &Open<T>) -> Option<u64> {
+        let first_ns = Some(open.first_ns).filter(|_| is_far(frame, self.reach));
+        Some(open.reached_ns.or(first_ns)?.saturating_add(self.deadline_ns))
+    }
+
+    /// Time has passed or a node has moved: frames that a majority has come to may be closed from now on.
+    fn observe(&mut self, now_ns: u64) {
+        self.progress.observe(self.open.keys().next_back().copied(), now_ns);
+        self.reach = self.progress.reach();
+        let Some(reach) = self.reach else { return };
+        for (_, open) in self.open.range_mut(..=reach) {
+            open.reached_ns.get_or_insert(now_ns);
+        }
     }
 
     /// Blocks that wait in open frames.
@@ -144,6 +182,11 @@ impl<T> Assembler<T> {
     ) -> Result<Vec<Assembled<T>>, Rejected<T>> {
         let Report { frame, node: said, bytes, paths, refused, times, resent, .. } = report;
         let refused = refused.len() as u64;
+        if Some(frame) > self.agreed {
+            self.progress.advance(node, frame, now_ns);
+            self.observe(now_ns);
+            self.withdraw_if_contradicted(now_ns);
+        }
         if self.is_closed(frame) {
             return Err(self.reject(node, frame, &paths_of(&paths), refused, resent, reply));
         }
@@ -155,6 +198,7 @@ impl<T> Assembler<T> {
             reported: vec![false; count],
             first_ns: now_ns,
             last_ns: now_ns,
+            reached_ns: None,
         });
         let mut fates = Fates { dropped: refused, ..Fates::default() };
         let mut repeated = 0;
@@ -172,26 +216,29 @@ impl<T> Assembler<T> {
         open.members.push(Member { node, reply, fates, repeated, times, bytes, received_ns: now_ns });
         open.reported[node] |= fates.fused > 0;
         open.last_ns = now_ns;
+        self.observe(now_ns);
         Ok(self.close_complete())
     }
 
     /// Closes what is due.
     pub fn close_due(&mut self, now_ns: u64) -> Vec<Assembled<T>> {
-        let due = |open: &Open<T>| open.first_ns.saturating_add(self.deadline_ns) <= now_ns;
-        let Some(last_due) = self.open.iter().filter(|(_, open)| due(open)).map(|(id, _)| *id).next_back()
-        else {
-            return Vec::new();
+        self.observe(now_ns);
+        let mut closed = self.close_complete();
+        let due: Vec<FrameId> = self
+            .open
+            .iter()
+            .filter(|(id, open)| self.due_ns(**id, open).is_some_and(|due_ns| due_ns <= now_ns))
+            .map(|(id, _)| *id)
+            .collect();
+        // A frame without a quorum, due or not, closes no one else's.
+        let closes_others = |id: &&FrameId| {
+            let open = &self.open[id];
+            open.reached_ns.is_some() && self.has_quorum(open)
         };
-        // A minority's frame, due or not, closes no one else's.
-        let mut closed = Vec::new();
-        let ids: Vec<FrameId> = self.open.range(..=last_due).map(|(id, _)| *id).collect();
-        let ahead =
-            ids.iter().rev().find(|id| self.has_quorum(&self.open[id]) && due(&self.open[id])).copied();
+        let last = due.iter().rev().find(closes_others).copied();
         let ripe: Vec<FrameId> =
-            ids.into_iter().filter(|id| Some(*id) <= ahead || due(&self.open[id])).collect();
-        for id in ripe {
-            closed.push(self.close(id));
-        }
+            self.open.keys().filter(|id| Some(**id) <= last || due.contains(id)).copied().collect();
+        closed.extend(ripe.into_iter().map(|id| self.close(id)));
         closed
     }
 
@@ -202,11 +249,12 @@ impl<T> Assembler<T> {
     }
 
     fn waits_for(&self, node: usize) -> bool {
-        self.connected[node] && self.misses[node] < MISSES_UNTIL_SILENT
+        self.progress.is_connected(node) && self.misses[node] < MISSES_UNTIL_SILENT
     }
 
     fn is_complete(&self, open: &Open<T>) -> bool {
-        open.reported.contains(&true) && (0..self.count).all(|l| open.reported[l] || !self.waits_for(l))
+        let done = |l: usize| open.reported[l] || !self.waits_for(l);
+        open.reached_ns.is_some() && open.reported.contains(&true) && (0..self.count).all(done)
     }
 
     fn has_quorum(&self, open: &Open<T>) -> bool {
@@ -227,27 +275,57 @@ impl<T> Assembler<T> {
         let open = self.open.remove(&frame).expect("an open frame");
         let closing = if self.is_complete(&open) {
             Closing::Complete
+        } else if open.reached_ns.is_none() && is_far(frame, self.reach) {
+            Closing::Ahead
         } else if self.has_quorum(&open) {
             Closing::Overdue
         } else {
             Closing::Minority
         };
-        if closing != Closing::Minority {
-            for l in (0..self.count).filter(|l| self.connected[*l] && !open.reported[*l]) {
-                self.misses[l] = self.misses[l].saturating_add(1);
-            }
-            self.last_closed = self.last_closed.max(Some(frame));
-            if self.closed.len() == REMEMBERED_FRAMES {
-                self.closed.pop_front();
-            }
-            self.closed.push_back((frame, bits(&open.blocks)));
+        if matches!(closing, Closing::Complete | Closing::Overdue) {
+            self.book(frame, &open);
         }
         let Open { blocks, members, first_ns, last_ns, .. } = open;
         Assembled { frame, blocks, members, first_ns, last_ns, closing }
     }
 
+    /// Remembers a frame that is fused: what comes for it, or for one before it, is late.
+    fn book(&mut self, frame: FrameId, open: &Open<T>) {
+        let reported = open.reported.iter().filter(|reported| **reported).count();
+        for l in (0..self.count).filter(|l| self.progress.is_connected(*l) && !open.reported[*l]) {
+            self.misses[l] = self.misses[l].saturating_add(1);
+        }
+        self.last_closed = self.last_closed.max(Some(frame));
+        if reported >= 2 && 2 * reported > self.progress.connected() {
+            self.agreed = self.agreed.max(Some(frame));
+        }
+        if self.closed.len() == REMEMBERED_FRAMES {
+            self.closed.pop_front();
+        }
+        self.closed.push_back((frame, bits(&open.blocks)));
+    }
+
+    /// What a node closed while it was alone does not hold against a majority that stays behind it for longer
+    /// than a node takes to catch up.
+    fn withdraw_if_contradicted(&mut self, now_ns: u64) {
+        if self.last_closed <= self.agreed || self.reach >= self.last_closed || self.reach.is_none() {
+            self.contradicted_ns = None;
+            return;
+        }
+        let since_ns = *self.contradicted_ns.get_or_insert(now_ns);
+        let patience_ns = self.deadline_ns.saturating_mul(u64::from(MISSES_UNTIL_SILENT));
+        if now_ns.saturating_sub(since_ns) >= patience_ns {
+            self.last_closed = self.agreed;
+            self.contradicted_ns = None;
+        }
+    }
+
     fn is_closed(&self, frame: FrameId) -> bool {
-        self.last_closed.is_some_and(|last| frame <= last)
+        Some(frame) <= self.last_closed || self.known(frame).is_some()
+    }
+
+    fn known(&self, frame: FrameId) -> Option<&[u32]> {
+        self.closed.iter().rev().find(|(id, _)| *id == frame).map(|(_, bits)| &bits[..])
     }
 
     fn reject(
@@ -259,7 +337,7 @@ impl<T> Assembler<T> {
         resent: bool,
         reply: T,
     ) -> Rejected<T> {
-        let known = self.closed.iter().rev().find(|(id, _)| *id == frame).map_or(0, |(_, bits)| bits[node]);
+        let known = self.known(frame).map_or(0, |bits| bits[node]);
         let again = paths.iter().filter(|k| known & (1 << **k) != 0).count() as u64;
         let late = paths.len() as u64 - again;
         let (repeated, duplicate) = if resent { (again, 0) } else { (0, again) };
@@ -289,136 +367,4 @@ fn bits(blocks: &FrameBlocks) -> Vec<u32> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use estimation::fusion::{NodeReport, PathBlock, Payload};
-
-    fn report(frame: u64, paths: &[usize]) -> Report {
-        let path = PathBlock {
-            delay_s: 1e-7,
-            delay_variance_s2: 1.0,
-            snr: 1.0,
-            payload: Payload::Parameters,
-            quantisation_power_w: 0.0,
-        };
-        Report {
-            frame: FrameId { run: 1, frame },
-            node: NodeReport { noise_power_w: 1.0, arrival: None, averaged_frames: 1 },
-            bytes: 100,
-            paths: paths.iter().map(|k| (*k, path.clone())).collect(),
-            refused: Vec::new(),
-            times: Times::default(),
-            blocks_sent: 0,
-            blocks_dropped: 0,
-            resent: false,
-        }
-    }
-
-    fn three() -> Assembler<()> {
-        let mut assembler = Assembler::new(3, 100);
-        (0..3).for_each(|l| assert!(assembler.set_connected(l, true).is_empty()));
-        assembler
-    }
-
-    const ALL: &[usize] = &[0, 1, 2];
-
-    fn frames(assembled: &[Assembled<()>]) -> Vec<(u64, Closing)> {
-        assembled.iter().map(|a| (a.frame.frame, a.closing)).collect()
-    }
-
-    #[test]
-    fn a_frame_closes_with_its_last_node_whatever_the_order() {
-        let mut assembler = three();
-        for l in [2, 0] {
-            assert!(assembler.offer(l, report(4, ALL), 10, ()).unwrap().is_empty());
-        }
-        let closed = assembler.offer(1, report(4, ALL), 30, ()).unwrap();
-        assert_eq!(frames(&closed), [(4, Closing::Complete)]);
-        assert_eq!((closed[0].first_ns, closed[0].last_ns), (10, 30));
-        assert_eq!(closed[0].blocks.present().count(), 9);
-    }
-
-    #[test]
-    fn the_deadline_closes_with_what_is_there() {
-        let mut assembler = three();
-        assembler.offer(0, report(0, ALL), 10, ()).unwrap();
-        assembler.offer(1, report(0, ALL), 20, ()).unwrap();
-        assert_eq!(assembler.next_deadline_ns(), Some(110));
-        assert!(assembler.close_due(109).is_empty());
-        assert_eq!(frames(&assembler.close_due(110)), [(0, Closing::Overdue)]);
-        let late = assembler.offer(2, report(0, ALL), 120, ()).unwrap_err();
-        assert_eq!(late.fates, Fates { late: 3, ..Fates::default() });
-        let twice = assembler.offer(1, report(0, &[0, 1]), 120, ()).unwrap_err();
-        assert_eq!(twice.fates, Fates { duplicate: 2, ..Fates::default() });
-        let again = assembler.offer(1, Report { resent: true, ..report(0, ALL) }, 120, ()).unwrap_err();
-        assert_eq!((again.fates.total(), again.repeated), (0, 3));
-    }
-
-    #[test]
-    fn a_node_that_goes_is_not_waited_for() {
-        let mut assembler = three();
-        assembler.offer(0, report(0, ALL), 10, ()).unwrap();
-        assembler.offer(1, report(0, ALL), 20, ()).unwrap();
-        assert_eq!(frames(&assembler.set_connected(2, false)), [(0, Closing::Complete)]);
-        assembler.offer(0, report(1, ALL), 30, ()).unwrap();
-        assert_eq!(frames(&assembler.offer(1, report(1, ALL), 31, ()).unwrap()), [(1, Closing::Complete)]);
-    }
-
-    #[test]
-    fn a_silent_node_is_not_waited_for_until_it_speaks() {
-        let mut assembler = three();
-        for frame in 0..3 {
-            assembler.offer(0, report(frame, ALL), 1000 * frame, ()).unwrap();
-            assembler.offer(1, report(frame, ALL), 1000 * frame, ()).unwrap();
-            assert_eq!(frames(&assembler.close_due(1000 * frame + 100)), [(frame, Closing::Overdue)]);
-        }
-        assembler.offer(0, report(3, ALL), 5000, ()).unwrap();
-        assert_eq!(frames(&assembler.offer(1, report(3, ALL), 5001, ()).unwrap()), [(3, Closing::Complete)]);
-        assembler.offer(2, report(4, ALL), 6000, ()).unwrap();
-        assembler.offer(0, report(4, ALL), 6000, ()).unwrap();
-        assert_eq!(assembler.open_frames(), 1, "all three are waited for again");
-    }
-
-    #[test]
-    fn a_complete_frame_closes_those_before_it_in_order() {
-        let mut assembler = three();
-        assembler.offer(0, report(0, ALL), 0, ()).unwrap();
-        assembler.offer(1, report(0, ALL), 0, ()).unwrap();
-        for l in 0..2 {
-            assembler.offer(l, report(1, ALL), 1, ()).unwrap();
-        }
-        let closed = assembler.offer(2, report(1, ALL), 2, ()).unwrap();
-        assert_eq!(frames(&closed), [(0, Closing::Overdue), (1, Closing::Complete)]);
-    }
-
-    #[test]
-    fn made_up_frame_numbers_spoil_no_other() {
-        let mut assembler = three();
-        assembler.offer(2, report(u64::MAX, ALL), 0, ()).unwrap();
-        assembler.offer(0, report(7, ALL), 90, ()).unwrap();
-        assert_eq!(frames(&assembler.close_due(100)), [(u64::MAX, Closing::Minority)]);
-        assembler.offer(1, report(7, ALL), 100, ()).unwrap();
-        assert_eq!(frames(&assembler.offer(2, report(7, ALL), 101, ()).unwrap()), [(7, Closing::Complete)]);
-    }
-
-    #[test]
-    fn a_new_run_begins_at_zero() {
-        let mut assembler = three();
-        for l in 0..3 {
-            let _ = assembler.offer(l, report(9, ALL), 0, ()).unwrap();
-        }
-        let next = Report { frame: FrameId { run: 2, frame: 0 }, ..report(0, ALL) };
-        assert!(assembler.offer(0, next, 1, ()).is_ok());
-        assert!(assembler.offer(0, report(3, ALL), 1, ()).is_err(), "the old run is over");
-    }
-
-    #[test]
-    fn a_block_that_comes_twice_counts_once() {
-        let mut assembler = three();
-        assembler.offer(0, report(0, ALL), 0, ()).unwrap();
-        assembler.offer(0, report(0, &[1]), 1, ()).unwrap();
-        let closed = assembler.close_all();
-        let fates: Vec<Fates> = closed[0].members.iter().map(|member| member.fates).collect();
-        assert_eq!((fates[0].fused, fates[1].duplicate), (3, 1));
-    }
-}
+mod tests;

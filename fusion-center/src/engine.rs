@@ -167,11 +167,11 @@ impl Engine {
     fn handle(&mut self, event: Event) {
         match event {
             Event::Joined(node) => {
-                let closed = self.assembler.set_connected(node, true);
+                let closed = self.assembler.set_connected(node, true, unix_time_ns());
                 self.submit(closed);
             }
             Event::Left(node) => {
-                let closed = self.assembler.set_connected(node, false);
+                let closed = self.assembler.set_connected(node, false, unix_time_ns());
                 self.submit(closed);
             }
             Event::Report(incoming) => self.take(*incoming),
@@ -216,6 +216,10 @@ impl Engine {
                 self.drop_all(frame, members, "no other node reported this frame");
                 continue;
             }
+            if closing == Closing::Ahead {
+                self.refuse_ahead(frame, members);
+                continue;
+            }
             let kept = Arc::new(Kept::new(blocks));
             let earlier = self.history.take(frame, &kept);
             let numbers = earlier.iter().map(|(number, _)| *number).collect();
@@ -234,6 +238,18 @@ impl Engine {
     fn observe_load(&self) {
         let oldest_ns = self.pool.oldest().map(|job| job.rest.last_ns);
         self.office.load(unix_time_ns(), self.assembler.open_frames(), self.pool.waiting(), oldest_ns);
+    }
+
+    fn refuse_ahead(&mut self, frame: FrameId, members: Vec<Member<Tag>>) {
+        let nodes: Vec<usize> = members.iter().map(|member| member.node).collect();
+        tracing::warn!(
+            ?nodes,
+            run = frame.run,
+            frame = frame.frame,
+            "frame refused: too far ahead of the others"
+        );
+        self.office.ahead();
+        self.drop_all(frame, members, "the frame is too far ahead of what the other nodes report");
     }
 
     fn drop_all(&mut self, frame: FrameId, members: Vec<Member<Tag>>, reason: &str) {

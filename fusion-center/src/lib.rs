@@ -19,6 +19,7 @@ pub mod load;
 pub mod method;
 pub mod office;
 pub mod pool;
+pub mod progress;
 pub mod publish;
 pub mod recording;
 pub mod registry;

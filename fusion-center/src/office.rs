@@ -19,6 +19,8 @@ pub struct Counts {
     pub load: Load,
     /// Frames that too few nodes reported.
     pub frames_minority: u64,
+    /// Frame numbers refused because they lie too far ahead of what a majority of the nodes reports.
+    pub frames_ahead: u64,
     /// Reports refused whole: not a report, too large, past the credit, no session.
     pub refused_reports: u64,
 }
@@ -64,6 +66,7 @@ struct Instruments {
     nodes: Vec<NodeMetrics>,
     offered: Counter,
     shed: Counter,
+    ahead: Counter,
     refused: Counter,
     open_frames: Gauge,
     waiting_frames: Gauge,
@@ -106,6 +109,11 @@ impl Office {
                 &[],
             ),
             shed: metrics.counter("hyloc_frames_shed_total", "Frames shed under overload.", &[]),
+            ahead: metrics.counter(
+                "hyloc_frames_ahead_total",
+                "Frame numbers refused: too far ahead of the other nodes.",
+                &[],
+            ),
             refused: metrics.counter("hyloc_reports_refused_total", "Reports refused whole.", &[]),
             open_frames: metrics.gauge("hyloc_frames_open", "Frames that wait for blocks.", &[]),
             waiting_frames: metrics.gauge("hyloc_frames_waiting", "Frames that wait for a solver.", &[]),
@@ -208,6 +216,12 @@ impl Office {
     /// A frame was closed without a quorum.
     pub fn minority(&self) {
         self.state().counts.frames_minority += 1;
+    }
+
+    /// A frame number was refused.
+    pub fn ahead(&self) {
+        self.instruments.ahead.increment();
+        self.state().counts.frames_ahead += 1;
     }
 
     /// How much is under way: frames that wait for blocks, and for a solver, the oldest of these since `oldest_ns`.

@@ -100,6 +100,7 @@ async fn a_hostile_client_harms_nobody_and_is_counted() {
     told.sort_by_key(|told| told.frame);
     assert_eq!((told[0].fused, told[0].dropped), (2, 1));
     assert_eq!((told[1].frame, told[1].dropped), (u64::MAX, 3));
+    assert_eq!(told[1].reason, "the frame is too far ahead of what the other nodes report");
 
     // Too large for any report of this scenario: that stream ends, the others go on.
     let mut large = sound.clone();
@@ -114,7 +115,7 @@ async fn a_hostile_client_harms_nobody_and_is_counted() {
 
     let summary = center.stop().await;
     assert_eq!(summary.counts.refused_reports, 2);
-    assert_eq!(summary.counts.frames_minority, 1);
+    assert_eq!((summary.counts.frames_ahead, summary.counts.frames_minority), (1, 0));
     let hostile = summary.ledger[2].balance;
     assert_eq!(hostile.fates, Fates { fused: 2, dropped: 7, ..Fates::default() });
     assert!(summary.ledger[..2].iter().all(|node| node.balance.unaccounted == 0));

@@ -90,12 +90,6 @@ impl Information {
         self
     }
 
-    /// The same information for a target of another radar cross-section: the power of an echo is proportional to it.
-    pub fn with_cross_section(mut self, ratio: f64) -> Self {
-        self.paths.iter_mut().flatten().flatten().for_each(|path| *path *= ratio);
-        self
-    }
-
     /// The same information without path (l, k).
     pub fn without(mut self, l: usize, k: usize) -> Self {
         self.paths[l][k] = None;

@@ -1,0 +1,137 @@
+mod hostile;
+
+use super::*;
+use estimation::fusion::{NodeReport, PathBlock, Payload};
+
+fn report(frame: u64, paths: &[usize]) -> Report {
+    let path = PathBlock {
+        delay_s: 1e-7,
+        delay_variance_s2: 1.0,
+        snr: 1.0,
+        payload: Payload::Parameters,
+        quantisation_power_w: 0.0,
+    };
+    Report {
+        frame: FrameId { run: 1, frame },
+        node: NodeReport { noise_power_w: 1.0, arrival: None, averaged_frames: 1 },
+        bytes: 100,
+        paths: paths.iter().map(|k| (*k, path.clone())).collect(),
+        refused: Vec::new(),
+        times: Times::default(),
+        blocks_sent: 0,
+        blocks_dropped: 0,
+        resent: false,
+    }
+}
+
+fn connected(count: usize) -> Assembler<()> {
+    let mut assembler = Assembler::new(count, 100);
+    (0..count).for_each(|l| assert!(assembler.set_connected(l, true, 0).is_empty()));
+    assembler
+}
+
+fn three() -> Assembler<()> {
+    connected(3)
+}
+
+const ALL: &[usize] = &[0, 1, 2];
+
+fn frames(assembled: &[Assembled<()>]) -> Vec<(u64, Closing)> {
+    assembled.iter().map(|a| (a.frame.frame, a.closing)).collect()
+}
+
+#[test]
+fn a_frame_closes_with_its_last_node_whatever_the_order() {
+    let mut assembler = three();
+    for l in [2, 0] {
+        assert!(assembler.offer(l, report(4, ALL), 10, ()).unwrap().is_empty());
+    }
+    let closed = assembler.offer(1, report(4, ALL), 30, ()).unwrap();
+    assert_eq!(frames(&closed), [(4, Closing::Complete)]);
+    assert_eq!((closed[0].first_ns, closed[0].last_ns), (10, 30));
+    assert_eq!(closed[0].blocks.present().count(), 9);
+}
+
+#[test]
+fn the_deadline_closes_with_what_is_there() {
+    let mut assembler = three();
+    assembler.offer(0, report(0, ALL), 10, ()).unwrap();
+    assembler.offer(1, report(0, ALL), 20, ()).unwrap();
+    assert_eq!(assembler.next_deadline_ns(), Some(120));
+    assert!(assembler.close_due(119).is_empty());
+    assert_eq!(frames(&assembler.close_due(120)), [(0, Closing::Overdue)]);
+    let late = assembler.offer(2, report(0, ALL), 120, ()).unwrap_err();
+    assert_eq!(late.fates, Fates { late: 3, ..Fates::default() });
+    let twice = assembler.offer(1, report(0, &[0, 1]), 120, ()).unwrap_err();
+    assert_eq!(twice.fates, Fates { duplicate: 2, ..Fates::default() });
+    let again = assembler.offer(1, Report { resent: true, ..report(0, ALL) }, 120, ()).unwrap_err();
+    assert_eq!((again.fates.total(), again.repeated), (0, 3));
+}
+
+#[test]
+fn a_node_that_goes_is_not_waited_for() {
+    let mut assembler = three();
+    assembler.offer(0, report(0, ALL), 10, ()).unwrap();
+    assembler.offer(1, report(0, ALL), 20, ()).unwrap();
+    assert_eq!(frames(&assembler.set_connected(2, false, 25)), [(0, Closing::Complete)]);
+    assembler.offer(0, report(1, ALL), 30, ()).unwrap();
+    assert_eq!(frames(&assembler.offer(1, report(1, ALL), 31, ()).unwrap()), [(1, Closing::Complete)]);
+}
+
+#[test]
+fn a_silent_node_is_not_waited_for_until_it_speaks() {
+    let mut assembler = three();
+    for frame in 0..3 {
+        assembler.offer(0, report(frame, ALL), 1000 * frame, ()).unwrap();
+        assembler.offer(1, report(frame, ALL), 1000 * frame, ()).unwrap();
+        assert_eq!(frames(&assembler.close_due(1000 * frame + 100)), [(frame, Closing::Overdue)]);
+    }
+    assembler.offer(0, report(3, ALL), 5000, ()).unwrap();
+    assert_eq!(frames(&assembler.offer(1, report(3, ALL), 5001, ()).unwrap()), [(3, Closing::Complete)]);
+    assembler.offer(2, report(4, ALL), 6000, ()).unwrap();
+    assembler.offer(0, report(4, ALL), 6000, ()).unwrap();
+    assert_eq!(assembler.open_frames(), 1, "all three are waited for again");
+}
+
+#[test]
+fn a_complete_frame_closes_those_before_it_in_order() {
+    let mut assembler = three();
+    assembler.offer(0, report(0, ALL), 0, ()).unwrap();
+    assembler.offer(1, report(0, ALL), 0, ()).unwrap();
+    for l in 0..2 {
+        assembler.offer(l, report(1, ALL), 1, ()).unwrap();
+    }
+    let closed = assembler.offer(2, report(1, ALL), 2, ()).unwrap();
+    assert_eq!(frames(&closed), [(0, Closing::Overdue), (1, Closing::Complete)]);
+}
+
+#[test]
+fn made_up_frame_numbers_spoil_no_other() {
+    let mut assembler = three();
+    assembler.offer(2, report(u64::MAX, ALL), 0, ()).unwrap();
+    assembler.offer(0, report(7, ALL), 90, ()).unwrap();
+    assert_eq!(frames(&assembler.close_due(100)), [(u64::MAX, Closing::Ahead)]);
+    assembler.offer(1, report(7, ALL), 100, ()).unwrap();
+    assert_eq!(frames(&assembler.offer(2, report(7, ALL), 101, ()).unwrap()), [(7, Closing::Complete)]);
+}
+
+#[test]
+fn a_new_run_begins_at_zero() {
+    let mut assembler = three();
+    for l in 0..3 {
+        let _ = assembler.offer(l, report(9, ALL), 0, ()).unwrap();
+    }
+    let next = Report { frame: FrameId { run: 2, frame: 0 }, ..report(0, ALL) };
+    assert!(assembler.offer(0, next, 1, ()).is_ok());
+    assert!(assembler.offer(0, report(3, ALL), 1, ()).is_err(), "the old run is over");
+}
+
+#[test]
+fn a_block_that_comes_twice_counts_once() {
+    let mut assembler = three();
+    assembler.offer(0, report(0, ALL), 0, ()).unwrap();
+    assembler.offer(0, report(0, &[1]), 1, ()).unwrap();
+    let closed = assembler.close_all();
+    let fates: Vec<Fates> = closed[0].members.iter().map(|member| member.fates).collect();
+    assert_eq!((fates[0].fused, fates[1].duplicate), (3, 1));
+}
