@@ -9,6 +9,7 @@ use settings::check::{address, address_or_none, host_and_port, refuse};
 use settings::{SettingsError, load_role};
 
 use crate::control::Action;
+use crate::measure::Trust;
 use crate::plan::{MOST_LINKS, Plan, PlanError};
 
 /// Name of the role in environment variables: `HYLOC_BACKHAUL_FUSION`, ...
@@ -60,7 +61,11 @@ pub struct Flags {
     #[arg(long, value_name = "ADDRESS")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http_listen: Option<String>,
-    /// What to ask of a relay that runs, in place of running one.
+    /// Do not measure first whether this machine keeps the plan: for one that is too busy to tell [default: no].
+    #[arg(long)]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub unmeasured: bool,
+    /// What to ask of a relay that runs, or to measure, in place of running one.
     #[command(subcommand)]
     #[serde(skip)]
     pub action: Option<Action>,
@@ -79,6 +84,7 @@ pub struct RawConfig {
     seed: u64,
     control_listen: String,
     http_listen: String,
+    unmeasured: bool,
 }
 
 impl Default for RawConfig {
@@ -92,6 +98,7 @@ impl Default for RawConfig {
             seed: 1,
             control_listen: "127.0.0.1:7411".into(),
             http_listen: "none".into(),
+            unmeasured: false,
         }
     }
 }
@@ -117,6 +124,8 @@ pub struct Config {
     pub control_listen: SocketAddr,
     /// Where `/metrics` and `/health` alone are served.
     pub http_listen: Option<SocketAddr>,
+    /// Whether the plan is measured before it is followed.
+    pub trust: Trust,
 }
 
 /// Why settings cannot be used.
@@ -194,6 +203,7 @@ impl RawConfig {
             fusion: host_and_port("fusion", self.fusion)?,
             profile: self.profile,
             seed: self.seed,
+            trust: if self.unmeasured { Trust::Unmeasured } else { Trust::Measured },
         })
     }
 }

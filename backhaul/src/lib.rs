@@ -16,6 +16,7 @@ pub mod measure;
 pub mod plan;
 pub mod profile;
 pub mod relay;
+mod report;
 mod run;
 mod timer;
 mod turns;

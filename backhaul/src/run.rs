@@ -16,6 +16,7 @@ use crate::config::{Config, ConfigError, Flags, ROLE, RawConfig, read_plan};
 use crate::control::{self, Action};
 use crate::measure::Refusal;
 use crate::relay::Relay;
+use crate::report;
 
 /// How often the plan's file is looked at.
 const LOOK: Duration = Duration::from_millis(250);
@@ -91,8 +92,11 @@ pub struct Summary {
 }
 
 /// The process: settings first, then ports, then work until SIGTERM or SIGINT. With an action, it asks a relay
-/// that runs.
+/// that runs, or measures this machine.
 pub fn main(flags: &Flags) -> ExitCode {
+    if let Some(Action::Measure { profiles }) = &flags.action {
+        return report::main(profiles);
+    }
     let raw = RawConfig::load(flags);
     if let Some(action) = &flags.action {
         return ask(action, raw.and_then(|raw| raw.control()));
@@ -146,7 +150,8 @@ pub async fn run(
     }
     let watched = listeners.watched.serve(metrics.clone(), health.clone(), shutdown.clone());
     let names = config.links.iter().map(|(name, _)| name.clone());
-    let relay = Relay::new(&config.fusion, config.plan, config.seed, names, &metrics).await?;
+    let plan = (config.plan, config.trust);
+    let relay = Relay::new(&config.fusion, plan, config.seed, names, &metrics).await?;
 
     let mut tasks = JoinSet::new();
     let routes = control::routes(relay.clone(), config.profile.clone(), metrics, health.clone());

@@ -111,6 +111,17 @@ impl Wire {
 }
 
 impl Law {
+    /// Median and interquartile range at standard deviation one.
+    pub fn median_and_range(self) -> (f64, f64) {
+        let lomax = |p: f64| 2.0 / 3f64.sqrt() * ((1.0 - p).powf(-1.0 / 3.0) - 1.0);
+        match self {
+            Self::Normal => (0.0, 1.348_979_500_392_163),
+            Self::Uniform => (0.0, 3f64.sqrt()),
+            Self::Exponential => (2f64.ln(), 3f64.ln()),
+            Self::Pareto => (lomax(0.5), lomax(0.75) - lomax(0.25)),
+        }
+    }
+
     /// A draw with standard deviation one.
     pub fn draw(self, draws: &mut Stream) -> f64 {
         let mut uniform = || draws.random::<f64>();

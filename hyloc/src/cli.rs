@@ -53,6 +53,7 @@ enum Command {
     ///
     ///   hyloc backhaul --fusion 127.0.0.1:7400 --profile congested
     ///   hyloc backhaul cut 127.0.0.2
+    ///   hyloc backhaul measure
     #[command(verbatim_doc_comment)]
     Backhaul(Box<backhaul::Flags>),
     /// Ask a process for its health: exit code 0 if it is ready, else 1.
