@@ -47,6 +47,8 @@ fn polished_angles_reach_the_exact_bound() {
         show(&format!("polished, {power} dBm"), &tally);
         assert!(tally.gap_db() <= bar, "{power} dBm: {:.2} dB", tally.gap_db());
         assert_eq!(tally.gross_share(), 0.0);
+        // 900 squared errors over their own variances: mean 1, standard deviation 0.047; 4 sigma.
+        assert!((tally.normalised() - 1.0).abs() < 0.19, "{power} dBm: {:.3}", tally.normalised());
     }
 }
 
@@ -124,7 +126,7 @@ fn structured_departure_is_the_better_form_in_rank_case_2() {
 }
 
 #[test]
-fn partial_rank_gives_both_angles() {
+fn partial_rank_meets_the_bound_in_both_forms() {
     let mut scenario = Scenario::default();
     scenario.channel.paths = 4;
     for (power, bar) in [(50.0, 1.5), (60.0, 0.5)] {
@@ -132,7 +134,7 @@ fn partial_rank_gives_both_angles() {
             let settings = AngleSettings { partial_rank: form, ..AngleSettings::default() };
             let tally = tally(&scenario, power, &settings);
             show(&format!("R_k = 4, {form:?}, {power} dBm"), &tally);
-            assert!(form == DepartureForm::Free || tally.gap_db() <= bar);
+            assert!(tally.gap_db() <= bar, "{form:?}, {power} dBm: {:.2} dB", tally.gap_db());
         }
     }
 }

@@ -176,4 +176,48 @@ mod tests {
         }
         assert_eq!(ledger.balance(0).sent, 13);
     }
+
+    /// Every figure of two accounts, over two lives of the first node, with numbers that no other sum gives.
+    #[test]
+    fn every_figure_of_the_accounts() {
+        let mut ledger = Ledger::new(2);
+        ledger.open(0, "a");
+        ledger.declare(0, 100, 7);
+        // What was said before, or less of it, changes nothing.
+        ledger.declare(0, 90, 5);
+        ledger.receive(0, 70);
+        ledger.settle(0, Fates { fused: 20, late: 11, duplicate: 5, dropped: 3 });
+        ledger.settle(0, Fates { fused: 1, late: 2, duplicate: 3, dropped: 4 });
+        ledger.repeat(0, 6);
+        ledger.open(0, "b");
+        ledger.declare(0, 1000, 50);
+        ledger.open(1, "c");
+        ledger.declare(1, 2, 1);
+        let fates = Fates { fused: 21, late: 13, duplicate: 8, dropped: 7 };
+        assert_eq!(fates.total(), 49);
+        let first = Balance {
+            sent: 1100,
+            dropped_at_node: 57,
+            fates,
+            in_flight: 70 - 49 - 6,
+            repeated: 6,
+            unaccounted: 1100 - 49 - 15,
+        };
+        let second = Balance { sent: 2, dropped_at_node: 1, unaccounted: 2, ..Balance::default() };
+        assert_eq!(ledger.balances(), [first, second]);
+        // More fates than blocks: nothing is in flight, and what is too much shows.
+        ledger.settle(1, Fates { fused: 5, ..Fates::default() });
+        assert_eq!((ledger.balance(1).in_flight, ledger.balance(1).unaccounted), (0, -3));
+    }
+
+    /// Nodes that tell no incarnation begin a new account with every registration.
+    #[test]
+    fn without_an_incarnation_every_registration_is_a_new_life() {
+        let mut ledger = Ledger::new(1);
+        for _ in 0..2 {
+            ledger.open(0, "");
+            ledger.declare(0, 6, 2);
+        }
+        assert_eq!((ledger.balance(0).sent, ledger.balance(0).dropped_at_node), (12, 4));
+    }
 }

@@ -250,4 +250,66 @@ mod tests {
         assert!(refusal.contains("09090909") && refusal.contains("01020304"), "{refusal}");
         assert_eq!(registry.register(&application("a\nb", None, "1")), Err(Refusal::Identity));
     }
+
+    #[test]
+    fn an_identity_has_1_to_128_printable_characters() {
+        let mut registry = Registry::new(4, &[1], "i");
+        let refused = Err(Refusal::Identity);
+        for identity in ["", "a\u{7}", &"x".repeat(129)] {
+            assert_eq!(registry.register(&application(identity, None, "1")), refused, "{identity:?}");
+        }
+        for identity in ["x", "é \u{2603}", &"x".repeat(128)] {
+            assert!(registry.register(&application(identity, None, "1")).is_ok(), "{identity:?}");
+        }
+    }
+
+    #[test]
+    fn the_same_scenario_is_welcome() {
+        let mut registry = Registry::new(1, &[1, 2, 3, 4], "i");
+        let same = Application { scenario_sha256: vec![1, 2, 3, 4], ..application("a", None, "1") };
+        assert_eq!(registry.register(&same), Ok((0, "i-0-1".into())));
+    }
+
+    /// A session from its registration to its end.
+    #[test]
+    fn a_session_connects_and_ends_once() {
+        let mut registry = Registry::new(2, &[1], "i");
+        assert_eq!((registry.seat(1), registry.is_current("")), (("", false), true), "nobody has registered");
+        let (_, session) = registry.register(&application("a", Some(1), "1")).unwrap();
+        assert_eq!(registry.seat(1), ("a", false));
+        assert!(registry.is_current(&session) && !registry.is_current("i-1-9"));
+        assert_eq!(registry.connect("i-1-9"), None);
+        assert_eq!(registry.connect(&session), Some(1));
+        assert_eq!((registry.seat(0), registry.seat(1)), (("", false), ("a", true)));
+        assert!(!registry.disconnect("i-1-9"));
+        assert!(registry.disconnect(&session));
+        assert_eq!(registry.seat(1), ("a", false));
+        assert_eq!(registry.connect(&session), None, "a session that ended opens no stream");
+    }
+
+    /// Without an index: the own seat, then one that nobody has had, then one whose holder is away.
+    #[test]
+    fn strangers_get_the_seat_that_harms_least() {
+        let mut registry = Registry::new(3, &[1], "i");
+        let sessions: Vec<String> =
+            ["a", "b"].map(|name| registry.register(&application(name, None, "1")).unwrap().1).into();
+        assert!(registry.disconnect(&sessions[0]));
+        assert_eq!(registry.register(&application("c", None, "1")).unwrap().0, 2, "nobody has had it");
+        assert_eq!(registry.register(&application("d", None, "1")).unwrap().0, 0, "its holder is away");
+        let second = registry.register(&application("b", None, "2"));
+        assert_eq!(second, Err(Refusal::Taken { index: 1, holder: "b".into() }), "another process of that name");
+        assert_eq!(registry.register(&application("b", None, "1")).unwrap().0, 1, "the same process");
+        assert_eq!(registry.register(&application("e", None, "1")), Err(Refusal::Full { count: 3 }));
+    }
+
+    /// Who tells no incarnation cannot be known to be the same process.
+    #[test]
+    fn without_an_incarnation_a_seat_is_taken_until_it_is_left() {
+        let mut registry = Registry::new(1, &[1], "i");
+        let (_, session) = registry.register(&application("a", Some(0), "")).unwrap();
+        let taken = Err(Refusal::Taken { index: 0, holder: "a".into() });
+        assert_eq!(registry.register(&application("a", Some(0), "")), taken);
+        assert!(registry.disconnect(&session));
+        assert!(registry.register(&application("a", Some(0), "")).is_ok());
+    }
 }

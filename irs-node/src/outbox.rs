@@ -300,4 +300,59 @@ mod tests {
         assert!(outbox.is_empty());
         assert_eq!(balanced(&outbox).in_flight, 0);
     }
+
+    #[test]
+    fn credit_is_at_least_one_and_at_most_what_is_made_use_of() {
+        let sends = |credit: u32| {
+            let mut outbox = Outbox::new(5000);
+            outbox.registered("first", credit);
+            (0..5000).for_each(|frame| drop(outbox.push(report(frame))));
+            frames(&mut outbox).len()
+        };
+        assert_eq!([0, 1, 2, 4096, 4097, u32::MAX].map(sends), [1, 1, 2, 4096, 4096, 4096]);
+    }
+
+    #[test]
+    fn a_decision_without_credit_leaves_it_as_it_was() {
+        let mut outbox = with_two_under_way();
+        outbox.acknowledge(&v1::Acknowledgement { credit: 0, ..fused(0) });
+        assert_eq!(frames(&mut outbox), [2], "one of two places is free");
+        outbox.acknowledge(&v1::Acknowledgement { credit: 1, ..fused(1) });
+        assert_eq!(frames(&mut outbox), [0; 0], "frame 2 has the only place");
+    }
+
+    #[test]
+    fn one_report_waits_at_least() {
+        let mut outbox = Outbox::new(0);
+        assert_eq!((outbox.push(report(0)), outbox.push(report(1)), outbox.waiting()), (0, 3, 1));
+    }
+
+    /// Frames of another run are other frames.
+    #[test]
+    fn runs_are_told_apart() {
+        let mut outbox = Outbox::new(4);
+        outbox.registered("first", 4);
+        for run in [1, 2] {
+            outbox.push(v1::FrameReport { run, ..report(5) });
+        }
+        assert_eq!(frames(&mut outbox), [5, 5]);
+        assert!(outbox.acknowledge(&v1::Acknowledgement { run: 3, ..fused(5) }).is_none());
+        assert_eq!(outbox.acknowledge(&v1::Acknowledgement { run: 2, ..fused(5) }).unwrap().run, 2);
+        assert_eq!(balanced(&outbox).in_flight, 3);
+    }
+
+    #[test]
+    fn it_is_empty_when_nothing_waits_and_all_is_decided() {
+        let mut outbox = Outbox::new(4);
+        assert!(outbox.is_empty());
+        outbox.push(report(0));
+        assert!(!outbox.is_empty(), "one waits");
+        outbox.registered("first", 4);
+        assert_eq!(frames(&mut outbox), [0]);
+        assert!(!outbox.is_empty(), "one is under way");
+        outbox.acknowledge(&v1::Acknowledgement { fused: 0, duplicate: 2, ..fused(0) });
+        assert!(outbox.is_empty());
+        let totals = balanced(&outbox);
+        assert_eq!((totals.duplicate, totals.dropped, totals.fused), (2, 1, 0));
+    }
 }

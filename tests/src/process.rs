@@ -21,9 +21,20 @@ pub fn alone() -> MutexGuard<'static, ()> {
     LOCK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Says what is not tested and why, past the capture of the test runner: a skipped test must be seen.
+/// File that takes a line for every skipped test; `.ci/run` sets it, counts the lines and prints them.
+pub const SKIPPED_TESTS: &str = "HYLOC_SKIPPED_TESTS";
+
+/// Says what is not tested and why, past the capture of the test runner, and in the file that [`SKIPPED_TESTS`] names:
+/// a skipped test must be seen.
 pub fn skipped(test: &str, why: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {why}");
+    let Some(path) = std::env::var_os(SKIPPED_TESTS) else { return };
+    let file = std::fs::OpenOptions::new().create(true).append(true).open(&path);
+    // One write, so that lines of several test executables do not mix.
+    let written = file.and_then(|mut file| file.write_all(format!("{test}: {why}\n").as_bytes()));
+    if let Err(error) = written {
+        panic!("{SKIPPED_TESTS}={}: cannot be written: {error}", path.display());
+    }
 }
 
 /// An executable of the workspace, built if need be.
@@ -65,6 +76,8 @@ impl Process {
         let mut child = Command::new(executable(name))
             .args(arguments)
             .env("HYLOC_LOG", "info")
+            // A backhaul that refused what a busy machine does not keep would fail tests that ask something else.
+            .env("HYLOC_BACKHAUL_UNMEASURED", "true")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -223,6 +236,20 @@ pub fn live_event(address: SocketAddr, name: &str) -> Value {
     lines.find(|line| *line == format!("event: {name}")).expect("an event");
     let data = lines.next().expect("its data");
     serde_json::from_str(data.strip_prefix("data: ").expect("data")).expect("JSON")
+}
+
+/// A viewer of live events. In life it is on a machine of its own; here it takes what is left of this one.
+pub fn viewer_of(http: SocketAddr, reads: bool) -> TcpStream {
+    let mut stream = TcpStream::connect(http).expect("a connection");
+    write!(stream, "GET /api/live HTTP/1.1\r\nhost: {http}\r\n\r\n").expect("sent");
+    if reads {
+        let mut stream = stream.try_clone().expect("a second handle");
+        std::thread::spawn(move || {
+            let _ = rustix::process::setpriority_process(None, 19);
+            std::io::copy(&mut stream, &mut std::io::sink())
+        });
+    }
+    stream
 }
 
 /// Asks until there is an answer; how long it took comes with it.
