@@ -2,6 +2,7 @@ mod hostile;
 
 use super::*;
 use estimation::fusion::{NodeReport, PathBlock, Payload};
+use proto::convert::WireError;
 
 fn report(frame: u64, paths: &[usize]) -> Report {
     let path = PathBlock {
@@ -134,4 +135,111 @@ fn a_block_that_comes_twice_counts_once() {
     let closed = assembler.close_all();
     let fates: Vec<Fates> = closed[0].members.iter().map(|member| member.fates).collect();
     assert_eq!((fates[0].fused, fates[1].duplicate), (3, 1));
+}
+
+/// What each report adds to a frame, in every figure that its acknowledgement and the timings are made of.
+#[test]
+fn members_tell_what_each_report_added() {
+    let mut assembler = three();
+    let refused = vec![WireError::Foreign { node: 0, l: 1, k: 1 }; 2];
+    let times = Times { intended_ns: 1, received_ns: 2, filtered_ns: 3, sent_ns: 4 };
+    assembler.offer(0, Report { refused, times, ..report(0, &[2]) }, 5, ()).unwrap();
+    assembler.offer(0, Report { resent: true, ..report(0, ALL) }, 6, ()).unwrap();
+    assembler.offer(0, Report { resent: true, ..report(0, &[0, 1]) }, 7, ()).unwrap();
+    assembler.offer(0, report(0, &[1, 2]), 8, ()).unwrap();
+    let closed = assembler.close_all();
+    let member = |fates, repeated, times, received_ns| (0, fates, repeated, times, 100, received_ns);
+    let told: Vec<_> = closed[0]
+        .members
+        .iter()
+        .map(|m| (m.node, m.fates, m.repeated, m.times, m.bytes, m.received_ns))
+        .collect();
+    let none = Fates::default();
+    assert_eq!(
+        told,
+        [
+            member(Fates { fused: 1, dropped: 2, ..none }, 0, Some(times), 5),
+            member(Fates { fused: 2, ..none }, 1, Some(Times::default()), 6),
+            member(none, 2, None, 7),
+            member(Fates { duplicate: 2, ..none }, 0, None, 8),
+        ]
+    );
+    assert_eq!((closed[0].first_ns, closed[0].last_ns, closed[0].frame), (5, 8, FrameId { run: 1, frame: 0 }));
+}
+
+/// A report without a sound block is no report: its node is waited for, and its frame has no quorum by it.
+#[test]
+fn a_report_without_sound_blocks_does_not_count() {
+    let mut assembler = three();
+    assembler.offer(2, report(0, &[]), 0, ()).unwrap();
+    for l in 0..2 {
+        assert!(assembler.offer(l, report(0, ALL), 0, ()).unwrap().is_empty(), "node 2 is waited for");
+    }
+    assert_eq!(frames(&assembler.offer(2, report(0, &[1]), 1, ()).unwrap()), [(0, Closing::Complete)]);
+    (0..3).for_each(|l| drop(assembler.offer(l, report(1, &[]), 2, ()).unwrap()));
+    assert_eq!(frames(&assembler.close_due(102)), [(1, Closing::Minority)]);
+}
+
+/// Refused blocks of a late report are dropped, the others late or known.
+#[test]
+fn a_late_report_is_told_block_by_block() {
+    let mut assembler = three();
+    assembler.offer(0, report(3, &[0, 2]), 0, ()).unwrap();
+    for l in 1..3 {
+        let _ = assembler.offer(l, report(3, ALL), 0, ()).unwrap();
+    }
+    let refused = vec![WireError::Foreign { node: 0, l: 1, k: 1 }; 2];
+    let late = assembler.offer(0, Report { refused: refused.clone(), ..report(3, ALL) }, 9, ()).unwrap_err();
+    assert_eq!(late.fates, Fates { late: 1, duplicate: 2, dropped: 2, fused: 0 });
+    assert_eq!((late.repeated, late.reason.as_str()), (0, "frame 3 is closed"));
+    let again = assembler.offer(0, Report { refused, resent: true, ..report(3, ALL) }, 9, ()).unwrap_err();
+    assert_eq!((again.fates, again.repeated), (Fates { late: 1, dropped: 2, ..Fates::default() }, 2));
+}
+
+/// Exactly [`MISSES_UNTIL_SILENT`] deadlines in a row, of frames that were fused.
+#[test]
+fn misses_are_counted_one_by_one_and_forgotten_with_a_report() {
+    let mut assembler = three();
+    let close_without_2 = |assembler: &mut Assembler<()>, frame: u64| {
+        let now_ns = 1000 * frame;
+        assembler.offer(0, report(frame, ALL), now_ns, ()).unwrap();
+        let at_once = assembler.offer(1, report(frame, ALL), now_ns, ()).unwrap();
+        let due = assembler.close_due(now_ns + 100);
+        assert_eq!(at_once.len() + due.len(), 1);
+        at_once.len() == 1
+    };
+    assert_eq!([1, 2].map(|frame| close_without_2(&mut assembler, frame)), [false, false]);
+    assembler.offer(2, report(3, ALL), 3000, ()).unwrap();
+    assert_eq!([3, 4, 5, 6].map(|frame| close_without_2(&mut assembler, frame)), [true, false, false, false]);
+    assert!(close_without_2(&mut assembler, 7), "three in a row");
+    assembler.set_connected(2, true, 7500);
+    assert!(!close_without_2(&mut assembler, 8), "it came anew");
+}
+
+/// A closed frame is known for as long as it is remembered; then its duplicates count as late.
+#[test]
+fn closed_frames_are_remembered_up_to_a_bound() {
+    let mut assembler = three();
+    for frame in 0..=REMEMBERED_FRAMES as u64 {
+        for l in 0..3 {
+            let _ = assembler.offer(l, report(frame, ALL), frame, ()).unwrap();
+        }
+    }
+    let fates = |frame| assembler.reject(1, FrameId { run: 1, frame }, ALL, 0, false, ()).fates;
+    assert_eq!(fates(0), Fates { late: 3, ..Fates::default() }, "one too many");
+    assert_eq!(fates(1), Fates { duplicate: 3, ..Fates::default() });
+    assert_eq!(assembler.closed.len(), REMEMBERED_FRAMES);
+}
+
+/// Half of the nodes waited for is enough, less is not.
+#[test]
+fn half_of_the_nodes_waited_for_is_a_quorum() {
+    for (reporters, closing) in [(1, Closing::Minority), (2, Closing::Overdue), (3, Closing::Overdue)] {
+        let mut assembler = connected(4);
+        // All have come past frame 0, so that it is due.
+        (0..reporters).for_each(|l| drop(assembler.offer(l, report(0, ALL), 0, ()).unwrap()));
+        (0..4).for_each(|l| drop(assembler.offer(l, report(1, &[]), 0, ()).unwrap()));
+        let closed = assembler.close_due(100);
+        assert_eq!(frames(&closed)[0], (0, closing), "{reporters} of 4");
+    }
 }
