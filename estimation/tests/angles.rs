@@ -59,7 +59,8 @@ fn gross_errors_stay_rare_at_40_dbm() {
     let beamforming = baseline_tally(40.0, Baseline::Beamformer, Extent::AllBlocks);
     show("polished, 40 dBm", &polished);
     show("plain beamforming, 40 dBm", &beamforming);
-    assert!(polished.gross_share() <= 0.05, "{}", polished.gross_share());
+    // 16 of 900 angles, 1.8 %: 4 standard deviations of a binomial law above it.
+    assert!(polished.gross_share() <= 0.035, "{}", polished.gross_share());
     assert!((0.10..=0.19).contains(&beamforming.gross_share()), "{}", beamforming.gross_share());
 }
 
@@ -102,10 +103,11 @@ fn paper_eigenvector_extraction_is_4_to_6_db_above_the_bound() {
     }
 }
 
-/// Free and structured departure side in rank case 2, before the polish makes them equal: the
-/// structured one is the default because it is the better one.
+/// Free and structured departure side in rank case 2, before the polish makes them equal: over the same 900 angles
+/// they are as good as each other at 50 dBm, and near the threshold both have few gross errors (3.7 and 4.6 % at
+/// 35 dBm, a difference of one standard deviation; the limit is 4 of them above the mean of both).
 #[test]
-fn structured_departure_is_the_better_form_in_rank_case_2() {
+fn both_departure_forms_of_rank_case_2_are_as_good() {
     let mut scenario = Scenario::default();
     scenario.channel.paths = 4;
     let of = |form, power_dbm| {
@@ -118,18 +120,19 @@ fn structured_departure_is_the_better_form_in_rank_case_2() {
         show(&format!("R_k = 4, {form:?}, denoised, {power_dbm} dBm"), &tally);
         (tally.gap_db(), tally.gross_share())
     };
-    // Equal where the polish matters, and fewer gross errors near the threshold: 3.7 % against 5.0 % at 35 dBm.
     let (structured, free) = (of(DepartureForm::Structured, 50.0), of(DepartureForm::Free, 50.0));
     assert!((structured.0 - free.0).abs() < 0.3, "{structured:?} {free:?}");
-    let (structured, free) = (of(DepartureForm::Structured, 35.0), of(DepartureForm::Free, 35.0));
-    assert!(structured.1 < free.1, "{structured:?} {free:?}");
+    for form in [DepartureForm::Structured, DepartureForm::Free] {
+        let (_, gross) = of(form, 35.0);
+        assert!(gross < 0.041 + 4.0 * 0.0066, "{form:?}: {gross}");
+    }
 }
 
 #[test]
 fn partial_rank_meets_the_bound_in_both_forms() {
     let mut scenario = Scenario::default();
     scenario.channel.paths = 4;
-    for (power, bar) in [(50.0, 1.5), (60.0, 0.5)] {
+    for (power, bar) in [(50.0, 0.8), (60.0, 0.5)] {
         for form in [DepartureForm::Structured, DepartureForm::Free] {
             let settings = AngleSettings { partial_rank: form, ..AngleSettings::default() };
             let tally = tally(&scenario, power, &settings);
@@ -155,4 +158,5 @@ fn rank_one_gives_arrival_only() {
     }
     show("rank one, 50 dBm", &tally);
     assert!(tally.gap_db() <= 0.5);
+    assert!((tally.normalised() - 1.0).abs() < 0.19, "{}", tally.normalised());
 }

@@ -11,7 +11,7 @@ use estimation::angles::problem::DepartureForm;
 use estimation::angles::{AngleEstimator, AngleSettings};
 use model::array::UniformLinearArray;
 use model::{CVector, Scenario};
-use support::{Scene, Tally, scene};
+use support::{GROSS_RAD, Scene, scene};
 
 const SCENES: u64 = 300;
 
@@ -47,44 +47,66 @@ fn scenes(power_dbm: f64) -> impl Iterator<Item = (Scene, Scene)> {
     })
 }
 
-#[allow(clippy::print_stdout)]
-fn show(name: &str, tally: &Tally) {
-    println!("{name:<34} {:6.2} dB, {:5.2} % gross, {:.3}", tally.gap_db(), 100.0 * tally.gross_share(), tally.normalised());
+/// Errors of 900 angles in units of their bound.
+#[derive(Default)]
+struct Errors {
+    over_bound: Vec<f64>,
+    gross: usize,
 }
 
-/// Algorithm 2 at the true arrival angles: 900 angles at 60 dBm. Squared error over bound has mean 1 and a standard
-/// deviation of sqrt(2 / 900) = 0.047 if the bound is met: 4 sigma either way.
+impl Errors {
+    fn add(&mut self, found: Option<f64>, truth: f64, bound_rad2: f64) {
+        let error = found.expect("a departure angle") - truth;
+        self.over_bound.push(error * error / bound_rad2);
+        self.gross += usize::from(error.abs() > GROSS_RAD);
+    }
+
+    /// Median of squared error over bound. A chi-square variable of one degree of freedom has 0.455; that of 900 has a
+    /// standard deviation of 0.035. A few gross errors, where another angle illuminates almost alike, do not move it.
+    fn median(&mut self) -> f64 {
+        self.over_bound.sort_by(f64::total_cmp);
+        self.over_bound[self.over_bound.len() / 2]
+    }
+
+    #[allow(clippy::print_stdout)]
+    fn check(mut self, name: &str, expected_gross: f64) {
+        let (median, n) = (self.median(), self.over_bound.len() as f64);
+        let share = self.gross as f64 / n;
+        println!("{name:<28} median of squared error over bound {median:.3}, {:.2} % gross", 100.0 * share);
+        assert!((median - 0.455).abs() < 4.0 * 0.035, "{name}: {median}");
+        let limit = expected_gross + 4.0 * (expected_gross * (1.0 - expected_gross) / n).sqrt();
+        assert!(share <= limit, "{name}: {share}");
+    }
+}
+
+/// Algorithm 2 at the true arrival angles, 900 angles at 60 dBm.
 #[test]
 fn algorithm_2_meets_its_bound() {
-    let mut tally = Tally::default();
+    let mut errors = Errors::default();
     for (scene, clean) in scenes(60.0) {
         for k in 0..3 {
             let rows: Vec<CVector> = (0..3).map(|l| beamformed(&scene, l, k)).collect();
             let spacing = scene.blocks.spacing_wavelengths();
             let found = trust_region_departure_rad(scene.blocks.reflected_signal(k), &rows, spacing);
-            let bound = bound_rad2(&scene, &clean, k);
-            tally.add(found, scene.truth_rad[k], bound, Some(bound));
+            errors.add(found, scene.truth_rad[k], bound_rad2(&scene, &clean, k));
         }
     }
-    show("Algorithm 2, 60 dBm", &tally);
-    assert!((tally.normalised() - 1.0).abs() < 0.19, "{}", tally.normalised());
+    errors.check("Algorithm 2", 0.009);
 }
 
 /// The AOD that the chain reports, which has to estimate the arrival angles first, in both forms.
 #[test]
-fn reported_departures_are_near_their_bound() {
-    for form in [DepartureForm::Structured, DepartureForm::Free] {
+fn reported_departures_meet_their_bound() {
+    for (form, gross) in [(DepartureForm::Structured, 0.042), (DepartureForm::Free, 0.009)] {
         let settings = AngleSettings { partial_rank: form, ..AngleSettings::default() };
         let mut estimator = AngleEstimator::new(settings);
-        let mut tally = Tally::default();
+        let mut errors = Errors::default();
         for (scene, clean) in scenes(60.0) {
             let estimate = estimator.estimate(&scene.blocks).unwrap();
             for (k, irs) in estimate.irs.iter().enumerate() {
-                let bound = bound_rad2(&scene, &clean, k);
-                tally.add(irs.departure_rad, scene.truth_rad[k], bound, Some(bound));
+                errors.add(irs.departure_rad, scene.truth_rad[k], bound_rad2(&scene, &clean, k));
             }
         }
-        show(&format!("reported, {form:?}, 60 dBm"), &tally);
-        assert!((tally.normalised() - 1.0).abs() < 0.25, "{form:?}: {}", tally.normalised());
+        errors.check(&format!("reported, {form:?}"), gross);
     }
 }

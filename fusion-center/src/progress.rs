@@ -163,7 +163,8 @@ mod tests {
         progress.advance(0, id(1, 3), 1);
         assert_eq!(progress.reach(), Some(id(1, 9)));
         progress.set_connected(0, false);
-        assert_eq!((progress.connected(), progress.reach()), (0, Some(id(1, 9))));
+        assert_eq!((progress.connected(), progress.is_connected(0)), (0, false));
+        assert_eq!(progress.reach(), Some(id(1, 9)), "where nobody votes, the furthest head");
         progress.set_connected(0, true);
         assert_eq!((progress.connected(), progress.is_connected(0), progress.reach()), (1, true, None));
     }

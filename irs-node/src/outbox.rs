@@ -310,6 +310,18 @@ mod tests {
         assert_eq!(frames(&mut outbox), [0]);
     }
 
+    /// What was sent again to one instance comes to the next for the first time.
+    #[test]
+    fn another_instance_has_not_seen_what_was_sent_again() {
+        let mut outbox = with_two_under_way();
+        outbox.disconnected();
+        outbox.registered("first", 2);
+        assert!(std::iter::from_fn(|| outbox.take_next()).all(|report| report.resent));
+        outbox.disconnected();
+        outbox.registered("second", 2);
+        assert!(std::iter::from_fn(|| outbox.take_next()).all(|report| !report.resent));
+    }
+
     #[test]
     fn a_decision_without_credit_leaves_it_as_it_was() {
         let mut outbox = with_two_under_way();

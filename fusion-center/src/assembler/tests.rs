@@ -234,12 +234,55 @@ fn closed_frames_are_remembered_up_to_a_bound() {
 /// Half of the nodes waited for is enough, less is not.
 #[test]
 fn half_of_the_nodes_waited_for_is_a_quorum() {
-    for (reporters, closing) in [(1, Closing::Minority), (2, Closing::Overdue), (3, Closing::Overdue)] {
-        let mut assembler = connected(4);
+    let cases = [
+        (1, 3, Closing::Minority),
+        (1, 4, Closing::Minority),
+        (2, 4, Closing::Overdue),
+        (2, 5, Closing::Minority),
+        (3, 5, Closing::Overdue),
+    ];
+    for (reporters, count, closing) in cases {
+        let mut assembler = connected(count);
         // All have come past frame 0, so that it is due.
         (0..reporters).for_each(|l| drop(assembler.offer(l, report(0, ALL), 0, ()).unwrap()));
-        (0..4).for_each(|l| drop(assembler.offer(l, report(1, &[]), 0, ()).unwrap()));
-        let closed = assembler.close_due(100);
-        assert_eq!(frames(&closed)[0], (0, closing), "{reporters} of 4");
+        (0..count).for_each(|l| drop(assembler.offer(l, report(1, &[]), 0, ()).unwrap()));
+        assert_eq!(assembler.open_frames(), 2);
+        assert_eq!(frames(&assembler.close_due(100))[0], (0, closing), "{reporters} of {count}");
+        assert_eq!(assembler.open_frames(), 0);
+    }
+}
+
+/// At the end, what still waits for others is closed as far as it goes.
+#[test]
+fn the_end_closes_what_waits() {
+    let mut assembler = connected(2);
+    assembler.offer(0, report(3, &[0]), 0, ()).unwrap();
+    assert_eq!(frames(&assembler.close_all()), [(3, Closing::Overdue)], "half, and not too far ahead");
+    let mut alone = connected(1);
+    alone.offer(0, report(0, &[]), 0, ()).unwrap();
+    assert!(alone.set_connected(0, false, 1).is_empty());
+    assert_eq!(frames(&alone.close_all()), [(0, Closing::Minority)], "nobody reported a block");
+}
+
+/// What a majority of the connected nodes closed stays closed, whatever those who come anew say; what fewer closed
+/// is withdrawn once a majority has contradicted it for three deadlines.
+#[test]
+fn only_what_a_majority_closed_is_agreed() {
+    for (reporters, count, agreed) in [(1, 2, false), (2, 4, false), (3, 4, true), (3, 5, true), (2, 3, true)] {
+        let mut assembler = connected(count);
+        (0..reporters).for_each(|l| drop(assembler.offer(l, report(50, &[0]), 0, ()).unwrap()));
+        // The others have come past it.
+        (reporters..count).for_each(|l| drop(assembler.offer(l, report(51, &[]), 0, ()).unwrap()));
+        assert_eq!(frames(&assembler.close_due(100))[0], (50, Closing::Overdue), "{reporters} of {count}");
+        for l in 0..count {
+            assembler.set_connected(l, false, 200);
+            assembler.set_connected(l, true, 200);
+        }
+        let mut late = |frame, now_ns| {
+            let offers = (0..count).map(|l| assembler.offer(l, report(frame, &[0]), now_ns, ()).is_err());
+            offers.collect::<Vec<_>>().contains(&true)
+        };
+        assert!(late(10, 300) && late(11, 599), "three deadlines have not passed");
+        assert_eq!(late(12, 700), agreed, "{reporters} of {count}");
     }
 }
