@@ -17,17 +17,22 @@ use super::departure::trust_region_departure_rad;
 use super::extraction::{denoised_arrival_rad, principal_angle_rad};
 use super::likelihood::JointLikelihood;
 use super::problem::{Departure, DepartureForm, JointProblem, JointSolution, PathData, ProblemError};
+use crate::baselines::{Baseline, Extent};
 use crate::blocks::{BlockError, Blocks};
 
 /// How angles are read off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extraction {
-    /// Principal eigenvectors of T(v_l) and T(u_k), the paper's way.
+    /// Principal eigenvectors of T(v_l) and T(u_k), the paper's way; the AOA where there is one, as the AOD is far worse
+    /// where S_k is badly conditioned. [`super::extraction::combined_rad`] combines the two as the paper does.
     Eigenvector,
     /// Maximum over the denoised blocks.
     Denoised,
     /// The denoised maximum, polished on the raw blocks with AOA and AOD tied.
     Polished,
+    /// No joint problem at all: the joint beamformer's angles, polished alike. What the joint problem is worth is the
+    /// difference to `Polished`.
+    Beamformer,
 }
 
 /// Settings of the angle estimator.
@@ -113,6 +118,9 @@ impl AngleEstimator {
     /// Angles from where the last frame ended.
     pub fn estimate_warm(&mut self, blocks: &Blocks) -> Result<AngleEstimate, AngleError> {
         let cases: Vec<RankCase> = (0..blocks.irs_count()).map(|k| rank_case(blocks, k)).collect();
+        if self.settings.extraction == Extraction::Beamformer {
+            return Ok(beamformer_polished(blocks, &cases));
+        }
         let problem = scaled_problem(blocks, &cases, &self.settings);
         let solution = self.solver.solve_warm(&problem, &self.settings.admm)?;
         Ok(read_off(blocks, &cases, &problem, &solution, self.settings.extraction))
@@ -220,24 +228,44 @@ fn read_off(
             (_, _, DepartureForm::Free) => free_departure_rad(blocks, k, &arrivals),
         })
         .collect();
-    let (angles, variances) = match extraction {
-        Extraction::Polished => polished(blocks, &arrivals, &departures),
-        _ => (combined(&arrivals, &departures), vec![None; count]),
+    let found = match extraction {
+        Extraction::Polished | Extraction::Beamformer => polished(blocks, &arrivals, &departures),
+        _ => (first_known(&arrivals, &departures), vec![None; count]),
     };
-    let irs = (0..count)
-        .map(|i| IrsAngle {
-            angle_rad: angles[i],
-            variance_rad2: variances[i],
-            arrival_rad: arrivals[i],
-            departure_rad: departures[i],
-            rank_case: cases[i],
-        })
-        .collect();
+    let irs = angles_of_irs(cases, &arrivals, &departures, found);
     AngleEstimate { irs, iterations: solution.iterations, converged: solution.converged }
 }
 
+/// Angles with their variances, none where there is none.
+type Found = (Vec<Option<f64>>, Vec<Option<f64>>);
+
+fn angles_of_irs(
+    cases: &[RankCase],
+    arrivals: &[Option<f64>],
+    departures: &[Option<f64>],
+    (angles, variances): Found,
+) -> Vec<IrsAngle> {
+    let of = |i: usize| IrsAngle {
+        angle_rad: angles[i],
+        variance_rad2: variances[i],
+        arrival_rad: arrivals[i],
+        departure_rad: departures[i],
+        rank_case: cases[i],
+    };
+    (0..cases.len()).map(of).collect()
+}
+
+/// The joint beamformer over all blocks of each IRS, then the same polish as after the joint problem.
+fn beamformer_polished(blocks: &Blocks, cases: &[RankCase]) -> AngleEstimate {
+    let beamformed = |i| Baseline::JointBeamformer.estimate(blocks, i, Extent::AllBlocks).ok();
+    let starts: Vec<Option<f64>> = (0..cases.len()).map(beamformed).collect();
+    let none = vec![None; cases.len()];
+    let irs = angles_of_irs(cases, &starts, &none, polished(blocks, &starts, &none));
+    AngleEstimate { irs, iterations: 0, converged: true }
+}
+
 /// AOA where there is one, else AOD: untied, the AOA alone is the better of the two.
-fn combined(arrivals: &[Option<f64>], departures: &[Option<f64>]) -> Vec<Option<f64>> {
+fn first_known(arrivals: &[Option<f64>], departures: &[Option<f64>]) -> Vec<Option<f64>> {
     arrivals.iter().zip(departures).map(|(arrival, departure)| arrival.or(*departure)).collect()
 }
 
@@ -274,29 +302,14 @@ fn beamformed(blocks: &Blocks, block: &CMatrix, arrival_rad: f64) -> Option<CVec
 }
 
 /// Tied angles and their variances: the joint likelihood scanned and polished from each of the starts.
-fn polished(
-    blocks: &Blocks,
-    arrivals: &[Option<f64>],
-    departures: &[Option<f64>],
-) -> (Vec<Option<f64>>, Vec<Option<f64>>) {
-    let likelihood = JointLikelihood::new(blocks);
+fn polished(blocks: &Blocks, arrivals: &[Option<f64>], departures: &[Option<f64>]) -> Found {
     let start = |first: &[Option<f64>], second: &[Option<f64>]| -> Vec<f64> {
         first.iter().zip(second).map(|(a, b)| a.or(*b).unwrap_or(0.0)).collect()
     };
-    let mut best: Option<Vec<f64>> = None;
-    let mut highest = f64::NEG_INFINITY;
-    for mut angles in [start(arrivals, departures), start(departures, arrivals)] {
-        likelihood.scan(&mut angles);
-        let value = likelihood.value(&angles);
-        if value > highest {
-            highest = value;
-            best = Some(angles);
-        }
-    }
-    let angles = best.unwrap_or_else(|| start(arrivals, departures));
-    let polished = likelihood.polish(&angles);
+    let starts = [start(arrivals, departures), start(departures, arrivals)];
+    let polished = JointLikelihood::new(blocks).polish_best(starts);
     let of_observed = |value: &dyn Fn(usize) -> f64| -> Vec<Option<f64>> {
-        (0..angles.len()).map(|i| polished.observed[i].then(|| value(i))).collect()
+        (0..arrivals.len()).map(|i| polished.observed[i].then(|| value(i))).collect()
     };
     (of_observed(&|i| polished.angle_rad[i]), of_observed(&|i| polished.covariance_rad2[(i, i)]))
 }

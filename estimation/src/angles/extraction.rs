@@ -11,6 +11,7 @@ use model::CMatrix;
 use num_complex::Complex64;
 
 use super::problem::{JointProblem, JointSolution};
+use crate::blocks::Blocks;
 use crate::harmonic::HarmonicSeries;
 
 /// Grid points of the search per element.
@@ -37,6 +38,27 @@ pub fn principal_angle_rad(first_row: &[Complex64], spacing_wavelengths: f64) ->
         return None;
     }
     angle_of_phase_step_rad(turn.arg(), spacing_wavelengths)
+}
+
+/// theta_i as the weighted mean of its AOA and its AOD, or the one there is. The paper asks for a "weighted combination"
+/// and prints no weights; these are the energies of the blocks that each is estimated from, which it uses as confidence (e_lk).
+pub fn combined_rad(
+    blocks: &Blocks,
+    i: usize,
+    arrival_rad: Option<f64>,
+    departure_rad: Option<f64>,
+) -> Option<f64> {
+    let energy = |of_irs: &dyn Fn(usize, usize) -> bool| -> f64 {
+        let chosen = blocks.present().filter(|(l, k, _)| of_irs(*l, *k));
+        chosen.map(|(_, _, block)| block.norm_squared()).sum()
+    };
+    let (sensed, reflected) = (energy(&|l, _| l == i), energy(&|_, k| k == i));
+    match (arrival_rad, departure_rad) {
+        (Some(arrival), Some(departure)) if sensed + reflected > 0.0 => {
+            Some((sensed * arrival + reflected * departure) / (sensed + reflected))
+        }
+        (arrival, departure) => arrival.or(departure),
+    }
 }
 
 /// AOA of IRS `l` from the denoised blocks that it senses.

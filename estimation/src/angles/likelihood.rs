@@ -205,6 +205,16 @@ impl<'a> JointLikelihood<'a> {
         angles[i] = best.1;
     }
 
+    /// The polish of the angles: the scan of each start, the highest of these, Newton's method from there.
+    pub fn polish_best(&self, starts: impl IntoIterator<Item = Vec<f64>>) -> Polished {
+        let scanned = starts.into_iter().map(|mut angles| {
+            self.scan(&mut angles);
+            (self.value(&angles), angles)
+        });
+        let highest = scanned.reduce(|best, next| if next.0 > best.0 { next } else { best });
+        self.polish(&highest.map_or_else(|| vec![0.0; self.blocks.irs_count()], |(_, angles)| angles))
+    }
+
     /// Newton's method from `start`, damped where the Hessian is not negative definite.
     pub fn polish(&self, start: &[f64]) -> Polished {
         let mut angles = start.to_vec();

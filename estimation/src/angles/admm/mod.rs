@@ -42,11 +42,13 @@ pub struct AdmmSettings {
     pub penalty: f64,
     /// Over-relaxation, 1 for none, below 2.
     pub relaxation: f64,
+    /// Whether the penalty is balanced between the residuals; else it stays as it is, as in the paper.
+    pub balanced: bool,
 }
 
 impl Default for AdmmSettings {
     fn default() -> Self {
-        Self { tolerance: 1e-4, max_iterations: 2000, penalty: 0.15, relaxation: 1.7 }
+        Self { tolerance: 1e-4, max_iterations: 2000, penalty: 0.15, relaxation: 1.7, balanced: true }
     }
 }
 
@@ -218,7 +220,9 @@ impl State {
             if primal <= limit && dual <= limit {
                 return Outcome { iterations: iteration, converged: true, primal, dual };
             }
-            if let Some(factor) = self.penalty.balance(iteration, primal, dual) {
+            if settings.balanced
+                && let Some(factor) = self.penalty.balance(iteration, primal, dual)
+            {
                 self.groups.iter_mut().for_each(|group| group.rescale_multiplier(1.0 / factor));
                 self.spread_penalty();
             }
