@@ -5,9 +5,10 @@
     cargo build --release
     python3 benchmarks/solvers.py [--nodes 2,3,4] [--problems 3] [--skip-clarabel]
 
-Draws joint problems at Table I sizes (M = N = D = 10, SNR of 18 dB per path) for K IRSs, solves each with SCS
-and Clarabel through CVXPY and with hyloc, all to a relative objective of 1e-4, and prints median times and
-ratios. Times are the solvers' own (CVXPY's compilation is left out), one run, one machine.
+The problems are those of simulated scenes, with their own S_k (`hyloc scenario blocks`): Table I for K = 3, for other K
+its sizes with the IRSs on a ring (`hyloc scenario generate`). Each is solved with SCS and Clarabel through CVXPY and with
+hyloc, all to a relative objective of 1e-4. Prints median times and ratios. Times are the solvers' own (CVXPY's compilation
+is left out), one run, one machine.
 """
 
 import argparse
@@ -21,58 +22,33 @@ from pathlib import Path
 import cvxpy as cp
 import numpy as np
 
-SIZE = 10
-SNR_DB = 18.0
-LAMBDA = 2.5
 TOLERANCE = 1e-4
 
 
-def steering(angle_rad):
-    centred = np.arange(SIZE) - (SIZE - 1) / 2
-    return np.exp(2j * np.pi * centred * np.sin(angle_rad))
+def run(executable, *arguments):
+    return subprocess.run([executable, *arguments], check=True, capture_output=True, text=True).stdout
 
 
-def draw(rng, count):
-    """Blocks with unit noise, signals of unit spectral norm, weights by energy."""
-    noise = lambda: (rng.normal(size=(SIZE, SIZE)) + 1j * rng.normal(size=(SIZE, SIZE))) / np.sqrt(2)
-    signals = [noise() for _ in range(count)]
-    signals = [s / np.linalg.norm(s, 2) for s in signals]
-    angles = rng.uniform(-0.4, 0.4, size=count)
-    blocks = []
-    for l in range(count):
-        row = []
-        for k in range(count):
-            path = np.outer(steering(angles[l]), steering(angles[k]).conj() @ signals[k])
-            gain = np.sqrt(10 ** (SNR_DB / 10)) / np.linalg.norm(path)
-            row.append(gain * np.exp(2j * np.pi * rng.uniform()) * path + noise())
-        blocks.append(row)
-    energy = np.array([[np.linalg.norm(b) ** 2 for b in row] for row in blocks])
-    return signals, blocks, energy / energy.max()
+def scenes(executable, count, problems):
+    """The cases of `count` IRSs, as hyloc writes and reads them."""
+    with tempfile.NamedTemporaryFile("w", suffix=".toml") as scenario:
+        if count != 3:
+            scenario.write(run(executable, "scenario", "generate", "--nodes", str(count)))
+            scenario.flush()
+        return json.loads(run(executable, "scenario", "blocks", scenario.name, "--scenes", str(problems)))["cases"]
 
 
-def parts(matrix):
-    return {"re": matrix.real.tolist(), "im": matrix.imag.tolist()}
-
-
-def hyloc(executable, problems, repeat):
-    cases = [
-        {
-            "structured_departure": True,
-            "lambda": LAMBDA,
-            "spacing_wavelengths": 1.0,
-            "weights": weights.tolist(),
-            "blocks": [[parts(b) for b in row] for row in blocks],
-            "reflected_signal": [parts(s) for s in signals],
-        }
-        for signals, blocks, weights in problems
-    ]
+def hyloc(executable, cases, repeat):
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump({"cases": cases}, file)
         file.flush()
-        command = [executable, "solve", "angles", "--input", file.name]
-        command += ["--tolerance", str(TOLERANCE), "--repeat", str(repeat)]
-        answers = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)["cases"]
+        arguments = ["--input", file.name, "--tolerance", str(TOLERANCE), "--repeat", str(repeat)]
+        answers = json.loads(run(executable, "solve", "angles", *arguments))["cases"]
     return [(answer["objective"], answer["solve_time_s"]) for answer in answers]
+
+
+def matrix(parts):
+    return np.array(parts["re"]) + 1j * np.array(parts["im"])
 
 
 def toeplitz(row):
@@ -85,29 +61,30 @@ def toeplitz(row):
     return sum(terms)
 
 
-def general(problem):
-    signals, blocks, weights = problem
-    count = len(signals)
-    arrivals = [cp.Variable(SIZE, complex=True) for _ in range(count)]
-    departures = [cp.Variable(SIZE, complex=True) for _ in range(count)]
+def general(case):
+    signals = [matrix(signal) for signal in case["reflected_signal"]]
+    count, elements = len(signals), signals[0].shape[0]
+    sensors = len(case["blocks"][0][0]["re"])
+    arrivals = [cp.Variable(sensors, complex=True) for _ in range(count)]
+    departures = [cp.Variable(elements, complex=True) for _ in range(count)]
     objective, constraints = 0, []
     for l in range(count):
         for k in range(count):
-            corner = cp.Variable((2 * SIZE, 2 * SIZE), hermitian=True)
-            denoised = corner[:SIZE, SIZE:]
+            corner = cp.Variable((sensors + elements, sensors + elements), hermitian=True)
+            denoised = corner[:sensors, sensors:]
             constraints += [
                 corner >> 0,
-                corner[:SIZE, :SIZE] == toeplitz(arrivals[l]),
-                corner[SIZE:, SIZE:] == toeplitz(departures[k]),
+                corner[:sensors, :sensors] == toeplitz(arrivals[l]),
+                corner[sensors:, sensors:] == toeplitz(departures[k]),
             ]
-            fit = cp.sum_squares(denoised @ signals[k] - blocks[l][k])
-            traces = SIZE * (cp.real(arrivals[l][0]) + cp.real(departures[k][0]))
-            objective += weights[l, k] * (traces + LAMBDA * fit)
+            fit = cp.sum_squares(denoised @ signals[k] - matrix(case["blocks"][l][k]))
+            traces = sensors * cp.real(arrivals[l][0]) + elements * cp.real(departures[k][0])
+            objective += case["weights"][l][k] * (traces + case["lambda"] * fit)
     return cp.Problem(cp.Minimize(objective), constraints)
 
 
-def solve(problem, solver, options):
-    formulated = general(problem)
+def solve(case, solver, options):
+    formulated = general(case)
     formulated.solve(solver=solver, **options)
     return formulated.value, formulated.solver_stats.solve_time
 
@@ -131,8 +108,7 @@ def main():
     print("| K | hyloc (ms) | solver | time (s) | times slower | objective off hyloc's by |")
     print("| --- | --- | --- | --- | --- | --- |")
     for count in (int(text) for text in arguments.nodes.split(",")):
-        rng = np.random.default_rng(count)
-        problems = [draw(rng, count) for _ in range(arguments.problems)]
+        problems = scenes(arguments.hyloc, count, arguments.problems)
         ours = hyloc(arguments.hyloc, problems, arguments.repeat)
         own_s = statistics.median(time for _, time in ours)
         for name, (solver, options) in solvers.items():

@@ -99,8 +99,8 @@ enum Command {
 #[derive(Debug, Args)]
 struct FigureArguments {
     /// Figures to make, all by default: crb-elements, crb-sensors, crb-coverage, crb-irs-count, angle-power,
-    /// location-power, location-distance, end-to-end-power, imperfections,
-    /// backhaul-accuracy.
+    /// angle-power-full-rank, literal-sweep, location-power, location-distance, end-to-end-power,
+    /// imperfections, backhaul-accuracy.
     #[arg(long, value_name = "NAME", num_args = 1..)]
     only: Vec<String>,
     /// Trials per point, instead of each figure's own number.
@@ -115,9 +115,12 @@ struct FigureArguments {
     /// Fewer trials: all shapes within a minute on two cores.
     #[arg(long)]
     quick: bool,
-    /// Take over figures that an earlier run with the same seed and trials finished.
+    /// Take over figures that an earlier run with the same seed, trials and code finished.
     #[arg(long)]
     resume: bool,
+    /// Run no trials: draw plots and report again from the CSV files in DIR.
+    #[arg(long, conflicts_with_all = ["only", "trials", "quick", "resume"])]
+    redraw: bool,
     /// Threads; all cores by default.
     #[arg(long, value_name = "N", hide = true)]
     threads: Option<usize>,
@@ -142,6 +145,20 @@ enum ScenarioCommand {
         /// Print JSON for programs instead of tables for people.
         #[arg(long)]
         json: bool,
+    },
+    /// Print the blocks of simulated scenes, with S_k and weights, as `hyloc solve angles` takes them.
+    ///
+    /// Blocks of the first frame at the true delays, scaled to unit noise and unit mean norm of S_k; scene i has the
+    /// scenario's seed plus i.
+    Blocks {
+        /// Scenario file, TOML; without one, the defaults.
+        file: Option<PathBuf>,
+        /// Override one key; may be repeated.
+        #[arg(long = "set", value_name = "KEY=VALUE")]
+        overrides: Vec<String>,
+        /// Number of scenes.
+        #[arg(long, value_name = "N", default_value_t = 1)]
+        scenes: u64,
     },
     /// Print a scenario with K IRSs on a ring around the coverage area, as TOML.
     ///
@@ -195,8 +212,8 @@ struct SolveFiles {
 
 impl From<FigureArguments> for Request {
     fn from(arguments: FigureArguments) -> Self {
-        let FigureArguments { only, trials, seed, out, quick, resume, threads } = arguments;
-        Self { only, trials, seed, out, quick, resume, threads }
+        let FigureArguments { only, trials, seed, out, quick, resume, redraw, threads } = arguments;
+        Self { only, trials, seed, out, quick, resume, redraw, threads }
     }
 }
 
@@ -237,6 +254,9 @@ fn run_to_end(command: Command) -> anyhow::Result<()> {
         Command::Healthcheck { .. } | Command::Demo(_) => Ok(()),
         Command::Scenario(ScenarioCommand::Check { file, overrides, json }) => {
             commands::scenario::check(file, overrides, json)
+        }
+        Command::Scenario(ScenarioCommand::Blocks { file, overrides, scenes }) => {
+            commands::scenario::blocks(file, overrides, scenes)
         }
         Command::Scenario(ScenarioCommand::Generate { nodes, scenario, overrides }) => {
             commands::scenario::generate(nodes, scenario, overrides)

@@ -5,4 +5,5 @@ mod commands;
 pub mod demo;
 pub mod figures;
 pub mod latency;
+mod scene;
 pub mod solve;

@@ -51,6 +51,25 @@ fn a_generated_scenario_is_accepted_again() {
     assert_eq!(summary["irs"].as_array().unwrap().len(), 5);
 }
 
+/// The blocks of Table I go straight into the solver: S_k is the scenario's own.
+#[test]
+fn blocks_of_a_scenario_are_what_the_solver_takes() {
+    let blocks = hyloc(&["scenario", "blocks", "--scenes", "2"]);
+    assert!(blocks.status.success(), "{}", text(&blocks.stderr));
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), &blocks.stdout).unwrap();
+    let cases: serde_json::Value = serde_json::from_slice(&blocks.stdout).unwrap();
+    assert_eq!(cases["cases"][0]["reflected_signal"][0]["re"].as_array().unwrap().len(), 10);
+    assert_ne!(cases["cases"][0]["blocks"], cases["cases"][1]["blocks"]);
+    let solved = hyloc(&["solve", "angles", "--input", file.path().to_str().unwrap()]);
+    assert!(solved.status.success(), "{}", text(&solved.stderr));
+    let answers: serde_json::Value = serde_json::from_slice(&solved.stdout).unwrap();
+    for answer in answers["cases"].as_array().unwrap() {
+        assert_eq!(answer["converged"], true);
+        assert_eq!(answer["arrival_rad"].as_array().unwrap().len(), 3);
+    }
+}
+
 #[test]
 fn bad_input_ends_with_a_sentence_and_64() {
     let cases: [(&[&str], &str); 5] = [

@@ -1,4 +1,4 @@
-//! `hyloc scenario check` and `hyloc scenario generate`.
+//! `hyloc scenario check`, `hyloc scenario generate` and `hyloc scenario blocks`.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -6,11 +6,14 @@ use std::path::PathBuf;
 use anyhow::Context;
 use model::scenario::ring;
 use model::units::db_from_ratio;
-use model::{Gain, Information, Point, RankCase, Scheme, System};
+use model::{EchoSource, Gain, Information, Point, RankCase, Scheme, System};
 use serde::Serialize;
 use settings::{Layers, load_scenario};
 
 use super::say;
+use crate::scene::blocks_at_true_delays;
+use crate::solve::Cases;
+use crate::solve::angles::Case;
 
 /// What follows from a scenario, for a target at the centre of the coverage area.
 #[derive(Debug, Serialize)]
@@ -57,6 +60,18 @@ pub fn generate(nodes: usize, file: Option<PathBuf>, overrides: Vec<String>) -> 
     let base = load_scenario(&Layers { file, overrides, environment: None })?;
     let scenario = ring(&base, nodes)?;
     say(toml::to_string(&scenario).context("the scenario cannot be written as TOML")?.trim_end());
+    Ok(())
+}
+
+/// Prints the joint angle problems of a scenario's first frames, one scene per seed, as `hyloc solve angles` takes them.
+pub fn blocks(file: Option<PathBuf>, overrides: Vec<String>, scenes: u64) -> anyhow::Result<()> {
+    let scenario = load_scenario(&Layers { file, overrides, environment: None })?;
+    let case = |scene| {
+        let scenario = scenario.clone().with_seed(scenario.seed.wrapping_add(scene));
+        Ok(Case::of_blocks(&blocks_at_true_delays(&EchoSource::new(&scenario)?)?))
+    };
+    let cases = (0..scenes).map(case).collect::<anyhow::Result<Vec<_>>>()?;
+    say(&serde_json::to_string(&Cases { cases })?);
     Ok(())
 }
 

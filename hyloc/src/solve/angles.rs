@@ -3,12 +3,15 @@
 use std::time::Instant;
 
 use anyhow::ensure;
+use estimation::Blocks;
+use estimation::angles::AngleSettings;
 use estimation::angles::admm::{AdmmSettings, JointSolver};
 use estimation::angles::departure::trust_region_departure_rad;
+use estimation::angles::estimate::scaled_problem;
 use estimation::angles::extraction::{denoised_arrival_rad, principal_angle_rad};
 use estimation::angles::problem::{Departure, DepartureForm, JointProblem, JointSolution, PathData};
 use model::array::UniformLinearArray;
-use model::{CMatrix, CVector};
+use model::{CMatrix, CVector, RankCase};
 use serde::{Deserialize, Serialize};
 
 use super::complex::{ComplexRows, ComplexVector};
@@ -29,7 +32,7 @@ pub struct Settings {
 }
 
 /// One joint problem. A block that is `null` is missing.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Case {
     structured_departure: bool,
     lambda: f64,
@@ -37,6 +40,28 @@ pub struct Case {
     weights: Vec<Vec<f64>>,
     blocks: Vec<Vec<Option<ComplexRows>>>,
     reflected_signal: Vec<ComplexRows>,
+}
+
+impl Case {
+    /// The joint problem that the estimator makes of these blocks: unit noise, unit mean norm of S_k, its default lambda.
+    pub fn of_blocks(blocks: &Blocks) -> Self {
+        let count = blocks.irs_count();
+        let settings = AngleSettings::default();
+        let problem = scaled_problem(blocks, &vec![RankCase::Full; count], &settings);
+        let mut case = Self {
+            structured_departure: true,
+            lambda: problem.lambda,
+            spacing_wavelengths: blocks.spacing_wavelengths(),
+            weights: vec![vec![0.0; count]; count],
+            blocks: vec![vec![None; count]; count],
+            reflected_signal: problem.departures.iter().map(|d| ComplexRows::from(&d.signal)).collect(),
+        };
+        for path in &problem.paths {
+            case.weights[path.l][path.k] = path.weight;
+            case.blocks[path.l][path.k] = Some(ComplexRows::from(&path.block));
+        }
+        case
+    }
 }
 
 /// Its solution.
