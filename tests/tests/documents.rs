@@ -1,4 +1,4 @@
-//! The documents agree with each other and point at what is there.
+//! The documents point at what is there. What they say of the figures is tested in `hyloc/tests/claims.rs`.
 
 use std::path::{Path, PathBuf};
 
@@ -8,30 +8,6 @@ fn root() -> PathBuf {
 
 fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
-
-/// Rows of the table whose head ends with the verdict, cell by cell.
-fn verdicts(text: &str) -> Vec<Vec<&str>> {
-    let lines = text.lines().skip_while(|line| !line.trim_end().ends_with("| verdict |")).skip(2);
-    let rows = lines.take_while(|line| line.starts_with('|'));
-    rows.map(|line| line.trim_matches('|').split('|').map(str::trim).collect()).collect()
-}
-
-/// What the README says of the claims is what the report says, row by row.
-#[test]
-fn the_readme_tells_what_the_report_found() {
-    let (readme, report) = (read(&root().join("README.md")), read(&root().join("docs/figures/report.md")));
-    let found: Vec<Vec<&str>> = verdicts(&report).into_iter().map(|row| row[1..].to_vec()).collect();
-    assert!(found.len() > 20 && found.iter().all(|row| row.len() == 3));
-    assert_eq!(verdicts(&readme), found);
-    let count = |verdict: &str| found.iter().filter(|row| row[2] == verdict).count();
-    let counts = format!(
-        "{} reproduced, {} partly, {} not reproduced",
-        count("reproduced"),
-        count("partly"),
-        count("not reproduced")
-    );
-    assert!(readme.contains(&format!("Of its {} claims: {counts}", found.len())) && report.contains(&counts));
 }
 
 /// Every link to a file of the project leads somewhere.

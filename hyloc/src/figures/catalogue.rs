@@ -15,6 +15,10 @@ pub enum Figure {
     CrbIrsCount,
     /// Error of the angles against transmit power.
     AnglePower,
+    /// The same with well-conditioned S_k.
+    AnglePowerFullRank,
+    /// The printed angle algorithm over its weight and its penalty.
+    LiteralSweep,
     /// Error of the position against transmit power, measurements drawn from their bound.
     LocationPower,
     /// Error of the position against the place d of the first two IRSs, likewise.
@@ -38,12 +42,14 @@ pub enum Effort {
 
 impl Figure {
     /// Every figure, in the order in which they are made.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::CrbElements,
         Self::CrbSensors,
         Self::CrbCoverage,
         Self::CrbIrsCount,
         Self::AnglePower,
+        Self::AnglePowerFullRank,
+        Self::LiteralSweep,
         Self::LocationPower,
         Self::LocationDistance,
         Self::EndToEndPower,
@@ -59,6 +65,8 @@ impl Figure {
             Self::CrbCoverage => "crb-coverage",
             Self::CrbIrsCount => "crb-irs-count",
             Self::AnglePower => "angle-power",
+            Self::AnglePowerFullRank => "angle-power-full-rank",
+            Self::LiteralSweep => "literal-sweep",
             Self::LocationPower => "location-power",
             Self::LocationDistance => "location-distance",
             Self::EndToEndPower => "end-to-end-power",
@@ -90,6 +98,13 @@ impl Figure {
             }
             Self::AnglePower => {
                 "Mean squared error of the K angles against transmit power, blocks at the true delays."
+            }
+            Self::AnglePowerFullRank => {
+                "The same with path angles on the DFT grids, so that S_k has rank N and is well-conditioned."
+            }
+            Self::LiteralSweep => {
+                "The paper's angle algorithm as printed at 50 dBm over its weight lambda (penalty balanced) and over its \
+                 penalty rho (fixed, as printed), for data of unit noise after the inverse; limit of 100 iterations."
             }
             Self::LocationPower => {
                 "Mean squared error of the position against transmit power; delays and angles drawn from their exact \
@@ -125,7 +140,10 @@ impl Figure {
             (Self::LocationPower | Self::LocationDistance, Effort::Full) => 2000,
             (Self::LocationPower | Self::LocationDistance, Effort::Quick) => 200,
             (Self::AnglePower, Effort::Full) => 500,
-            (Self::AnglePower, Effort::Quick) => 20,
+            (Self::AnglePowerFullRank, Effort::Full) => 200,
+            (Self::AnglePower | Self::AnglePowerFullRank, Effort::Quick) => 20,
+            (Self::LiteralSweep, Effort::Full) => 60,
+            (Self::LiteralSweep, Effort::Quick) => 5,
             (Self::EndToEndPower | Self::Imperfections, Effort::Full) => 500,
             (Self::EndToEndPower | Self::Imperfections, Effort::Quick) => 30,
             (Self::BackhaulAccuracy, Effort::Full) => 500,
@@ -146,6 +164,8 @@ impl Figure {
             Self::EndToEndPower => 8,
             Self::Imperfections => 9,
             Self::BackhaulAccuracy => 10,
+            Self::AnglePowerFullRank => 11,
+            Self::LiteralSweep => 12,
         }
     }
 }

@@ -36,8 +36,9 @@ const INFORMATION: [Curve; 3] = [
     ("information-delay", "delay", GREEN, Marker::OpenTriangle),
 ];
 
-const PROPOSED: [Curve; 3] = [
+const PROPOSED: [Curve; 4] = [
     ("proposed-polished", "proposed, polished", RED, Marker::Disc),
+    ("beamformer-polished", "joint beamformer, polished", BLUE, Marker::Ring),
     ("proposed-denoised", "proposed, denoised", ORANGE, Marker::Ring),
     ("proposed-eigenvector", "proposed, eigenvector", BROWN, Marker::Square),
 ];
@@ -92,7 +93,8 @@ pub fn plot(figure: Figure, rows: &[Row]) -> Plot {
             let x = Axis::new("Number of IRSs K", Scale::Linear);
             data.bounds_and_gains(&x, "", "(b) mean against that of hybrid")
         }
-        Figure::AnglePower => data.angles(),
+        Figure::AnglePower | Figure::AnglePowerFullRank => data.angles(),
+        Figure::LiteralSweep => data.literal_sweep(),
         Figure::LocationPower => data.locators(&Axis::new("Transmit power (dBm)", Scale::Linear)),
         Figure::LocationDistance => {
             data.locators(&Axis::new("Abscissa d of the first two IRSs (m)", Scale::Linear))
@@ -210,6 +212,36 @@ impl Data<'_> {
         vec![panel("(a) all blocks", all), panel("(b) one block, and the paper to the letter", one)]
     }
 
+    /// Error and convergence of the printed algorithm over lambda and over rho.
+    fn literal_sweep(&self) -> Vec<Panel> {
+        let panel = |heading: &str, swept: &str, label: &str| {
+            let curves = |metric, dash, what: &str| {
+                [("full-rank", BLUE, Marker::Disc), ("table-one", RED, Marker::Square)].map(
+                    |(scene, color, marker)| {
+                        let name = if scene == "full-rank" { "well-conditioned S" } else { "Table I" };
+                        Series {
+                            name: format!("{name}, {what}"),
+                            style: Style { color, dash, marker },
+                            points: self.points(&format!("{scene}-{swept}"), metric),
+                        }
+                    },
+                )
+            };
+            let mut series = curves("gap_exact_db", SOLID, "above the exact bound").to_vec();
+            series.extend(curves("gap_paper_db", DASHED, "above the paper's bound"));
+            Panel {
+                heading: heading.into(),
+                x: Axis::new(label, Scale::Log),
+                y: Axis::new("Error above the bound (dB)", Scale::Linear),
+                series,
+            }
+        };
+        vec![
+            panel("(a) weight of the fit", "lambda", "Weight lambda"),
+            panel("(b) penalty, fixed", "rho", "Penalty rho"),
+        ]
+    }
+
     fn locators(&self, x: &Axis) -> Vec<Panel> {
         let mut series = self.both_bounds("crb_m2");
         series.extend(self.curves(&LOCATORS, "mse_m2", SOLID));
@@ -222,10 +254,14 @@ impl Data<'_> {
 
     fn end_to_end(&self) -> Vec<Panel> {
         let x = || Axis::new("Transmit power (dBm)", Scale::Linear);
-        let both = |markers: [Marker; 2], what: &str, metric| {
+        let each = |markers: [Marker; 3], what: &str, metric| {
             let dash = if metric == "median_squared_error_m2" { DOTTED } else { SOLID };
             let mut curves = self.curves(
-                &[("chain", "chain", RED, markers[0]), ("direct", "direct", BLUE, markers[1])],
+                &[
+                    ("chain", "chain", RED, markers[0]),
+                    ("chain-beamformer", "chain without ADMM", GREEN, markers[2]),
+                    ("direct", "direct", BLUE, markers[1]),
+                ],
                 metric,
                 dash,
             );
@@ -233,10 +269,15 @@ impl Data<'_> {
             curves
         };
         let mut errors = self.both_bounds("crb_m2");
-        errors.extend(both([Marker::Disc, Marker::Square], "mean", "mse_m2"));
-        errors.extend(both([Marker::Ring, Marker::OpenSquare], "median", "median_squared_error_m2"));
+        errors.extend(each([Marker::Disc, Marker::Square, Marker::Triangle], "mean", "mse_m2"));
+        errors.extend(each(
+            [Marker::Ring, Marker::OpenSquare, Marker::OpenTriangle],
+            "median",
+            "median_squared_error_m2",
+        ));
         let y = Axis::new("Squared position error (m\u{b2})", Scale::Log);
-        let share = both([Marker::Disc, Marker::Square], "gross errors", "gross_error_share");
+        let share =
+            each([Marker::Disc, Marker::Square, Marker::Triangle], "gross errors", "gross_error_share");
         let gross = Axis::new("Share of errors above 1 m", Scale::Linear).within(-0.02, 1.0);
         vec![
             Panel { heading: "(a) error".into(), x: x(), y, series: errors },

@@ -1,7 +1,8 @@
 //! `hyloc figures`: every figure of Section VI and ours, as data, as plots, and as a verdict on every claim.
 //!
 //! A run is: resolve the request; for each figure, Monte Carlo (`study`), rows ([`rows`]), plot (`layouts`, `plot`),
-//! files (`store`); then hold the claims against the rows ([`claims`]) and report (`report`).
+//! files (`store`); then hold the claims against the rows ([`claims`]) and report (`report`, [`tables`]). Everything behind the
+//! rows is made from the CSV files alone, and can be made again from them (`--redraw`).
 
 pub mod catalogue;
 pub mod claims;
@@ -9,9 +10,12 @@ mod layouts;
 pub(crate) mod plot;
 mod report;
 pub mod rows;
+#[cfg(test)]
+mod sources;
 pub mod statistics;
 mod store;
 mod study;
+pub mod tables;
 
 use std::path::PathBuf;
 
@@ -19,8 +23,8 @@ use anyhow::{Context, bail};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
 use catalogue::{Effort, Figure};
-use rows::{Row, to_csv};
-use store::{Recipe, Store};
+use rows::{Row, from_csv, to_csv};
+use store::{Drawing, Recipe, Store};
 use study::{Study, point_count};
 
 /// What is asked for, as it comes from the command line.
@@ -36,8 +40,10 @@ pub struct Request {
     pub out: PathBuf,
     /// Fewer trials: the shapes within a minute.
     pub quick: bool,
-    /// Take over what an earlier run with the same settings finished.
+    /// Take over what an earlier run with the same settings and the same code finished.
     pub resume: bool,
+    /// No trials: draw plots and report again from the data that are there.
+    pub redraw: bool,
     /// Threads; all cores when none.
     pub threads: Option<usize>,
 }
@@ -67,7 +73,11 @@ pub fn run(request: &Request) -> anyhow::Result<Outcome> {
     let threads = request.threads.unwrap_or(0);
     let pool =
         rayon::ThreadPoolBuilder::new().num_threads(threads).build().context("cannot start threads")?;
-    let store = Store::open(&request.out)?;
+    let mut store = Store::open(&request.out)?;
+    if request.redraw {
+        store.redraw(drawing)?;
+        return Ok(Outcome::new(&store, Vec::new(), Vec::new(), report::write(&store)?));
+    }
     pool.install(|| make(request, &figures, store))
 }
 
@@ -95,7 +105,7 @@ fn make(request: &Request, figures: &[Figure], mut store: Store) -> anyhow::Resu
         let recipe = Recipe {
             seed: request.seed,
             trials: request.trials.unwrap_or(figure.default_trials(effort)),
-            version: env!("CARGO_PKG_VERSION").into(),
+            sources: env!("HYLOC_FIGURE_SOURCES").into(),
         };
         if request.resume && store.matching(figure, &recipe).is_some() {
             resumed.push(figure);
@@ -108,13 +118,31 @@ fn make(request: &Request, figures: &[Figure], mut store: Store) -> anyhow::Resu
         made.push(figure);
     }
     let verdicts = report::write(&store)?;
-    Ok(Outcome { made, resumed, verdicts, report: store.path("report.html") })
+    Ok(Outcome::new(&store, made, resumed, verdicts))
 }
 
+impl Outcome {
+    fn new(store: &Store, made: Vec<Figure>, resumed: Vec<Figure>, verdicts: [usize; 4]) -> Self {
+        Self { made, resumed, verdicts, report: store.path("report.html") }
+    }
+}
+
+/// Installs rows with the plot of what their file holds.
 fn install(store: &mut Store, figure: Figure, recipe: &Recipe, rows: &[Row]) -> anyhow::Result<()> {
-    let svg = plot::to_svg(&layouts::plot(figure, rows));
+    let csv = to_csv(rows);
+    let drawing = drawing(figure, &from_csv(&csv)?)?;
+    store.install(figure, recipe, &csv, &drawing)
+}
+
+fn drawing(figure: Figure, rows: &[Row]) -> anyhow::Result<Drawing> {
+    let svg = svg(figure, rows);
     let png = plot::to_png(&svg)?;
-    store.install(figure, recipe, &to_csv(rows), &svg, &png)
+    Ok(Drawing { svg, png })
+}
+
+/// The plot of a figure from its rows.
+pub fn svg(figure: Figure, rows: &[Row]) -> String {
+    plot::to_svg(&layouts::plot(figure, rows))
 }
 
 /// One bar per figure, with the time left; hidden where standard error is not a terminal.

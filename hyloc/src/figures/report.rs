@@ -6,10 +6,11 @@ use std::fs;
 use anyhow::Context;
 
 use super::catalogue::Figure;
-use super::claims::{Claim, Evidence, Verdict, judged};
+use super::claims::{Claim, Evidence, RULE, Verdict, judged};
 use super::plot::escaped;
 use super::rows::HEADER;
 use super::store::{Recipe, Store};
+use super::tables::{Table, all as tables};
 
 const TITLE: &str = "Section VI, reproduced";
 
@@ -20,18 +21,30 @@ pub fn write(store: &Store) -> anyhow::Result<[usize; 4]> {
         .filter_map(|f| store.finished(f).map(|(recipe, rows)| (f, recipe, rows)))
         .collect();
     let rows = finished.iter().flat_map(|(_, _, rows)| rows.clone()).collect();
-    let claims = judged(&Evidence::new(rows));
-    let made: Vec<(Figure, Recipe)> = finished.into_iter().map(|(f, recipe, _)| (f, recipe)).collect();
-    store.write("report.md", markdown(&claims, &made).as_bytes())?;
-    let pictures = made
+    let evidence = Evidence::new(rows);
+    let report = Report {
+        claims: judged(&evidence),
+        tables: tables(&evidence),
+        made: finished.into_iter().map(|(f, recipe, _)| (f, recipe)).collect(),
+    };
+    store.write("report.md", markdown(&report).as_bytes())?;
+    let pictures = report
+        .made
         .iter()
         .map(|(figure, _)| {
             let path = store.path(&format!("{figure}.svg"));
             fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
         })
         .collect::<anyhow::Result<Vec<_>>>()?;
-    store.write("report.html", html(&claims, &made, &pictures).as_bytes())?;
-    Ok(Verdict::ALL.map(|verdict| claims.iter().filter(|claim| claim.verdict == verdict).count()))
+    store.write("report.html", html(&report, &pictures).as_bytes())?;
+    Ok(Verdict::ALL.map(|verdict| report.claims.iter().filter(|claim| claim.verdict == verdict).count()))
+}
+
+/// What both forms of the report say.
+struct Report {
+    claims: Vec<Claim>,
+    tables: Vec<Table>,
+    made: Vec<(Figure, Recipe)>,
 }
 
 fn introduction(claims: &[Claim]) -> String {
@@ -41,7 +54,7 @@ fn introduction(claims: &[Claim]) -> String {
     format!(
         "Every claim of Section VI with a number or an order in it, held against Monte Carlo of Table I: {}. Brackets are \
          95 % intervals. \"Exact bound\": the complex gain of every path is unknown, as it is to a receiver; \"paper's \
-         bound\": known.",
+         bound\": known. {RULE}",
         counts.join(", ")
     )
 }
@@ -53,7 +66,7 @@ fn columns() -> String {
     )
 }
 
-fn markdown(claims: &[Claim], made: &[(Figure, Recipe)]) -> String {
+fn markdown(Report { claims, tables, made }: &Report) -> String {
     let mut out = format!("# {TITLE}\n\n{}\n\n## Verdicts\n\n", introduction(claims));
     out += "| claim | the paper says | measured | verdict |\n| --- | --- | --- | --- |\n";
     for claim in claims {
@@ -66,6 +79,9 @@ fn markdown(claims: &[Claim], made: &[(Figure, Recipe)]) -> String {
         let _ =
             writeln!(out, "- **{}** ({}): {}. {}", claim.id, shown.join(", "), claim.verdict, claim.reason);
     }
+    for table in tables {
+        let _ = write!(out, "\n## {}\n\n{}\n\n{}", table.heading, table.note, table.markdown());
+    }
     out += "\n## Figures\n\n";
     for (figure, recipe) in made {
         let _ = writeln!(out, "### {figure}\n\n![{figure}]({figure}.svg)\n");
@@ -77,8 +93,8 @@ fn markdown(claims: &[Claim], made: &[(Figure, Recipe)]) -> String {
 
 fn provenance(figure: Figure, recipe: &Recipe) -> String {
     format!(
-        "{} trials per point; `hyloc figures --only {figure} --trials {} --seed {}` (hyloc {}).",
-        recipe.trials, recipe.trials, recipe.seed, recipe.version
+        "{} trials per point; `hyloc figures --only {figure} --trials {} --seed {}` (sources {}).",
+        recipe.trials, recipe.trials, recipe.seed, recipe.sources
     )
 }
 
@@ -87,7 +103,7 @@ table{border-collapse:collapse}td,th{border:1px solid #bbb;padding:.35em .6em;te
 svg{max-width:100%;height:auto}figure{margin:2em 0}figcaption{color:#444}code{background:#f2f2f2;padding:0 .2em}\
 .reproduced{background:#d9f0d3}.partly{background:#fff2cc}.not-reproduced{background:#f8d7da}.not-measured{color:#777}";
 
-fn html(claims: &[Claim], made: &[(Figure, Recipe)], pictures: &[String]) -> String {
+fn html(Report { claims, tables, made }: &Report, pictures: &[String]) -> String {
     let mut out = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>{TITLE}</title>\n\
          <style>{STYLE}</style>\n</head>\n<body>\n<h1>{TITLE}</h1>\n<p>{}</p>\n<h2>Verdicts</h2>\n<table>\n\
@@ -107,7 +123,18 @@ fn html(claims: &[Claim], made: &[(Figure, Recipe)], pictures: &[String]) -> Str
             escaped(&claim.reason)
         );
     }
-    out += "</table>\n<h2>Figures</h2>\n";
+    out += "</table>\n";
+    for table in tables {
+        let _ = writeln!(out, "<h2>{}</h2>\n<p>{}</p>", escaped(&table.heading), with_code(&table.note));
+        out += "<table>\n";
+        for (i, row) in std::iter::once(&table.head).chain(&table.rows).enumerate() {
+            let tag = if i == 0 { "th" } else { "td" };
+            let cells = row.iter().map(|cell| format!("<{tag}>{}</{tag}>", escaped(cell)));
+            let _ = writeln!(out, "<tr>{}</tr>", cells.collect::<String>());
+        }
+        out += "</table>\n";
+    }
+    out += "<h2>Figures</h2>\n";
     for ((figure, recipe), picture) in made.iter().zip(pictures) {
         let caption = format!("{} {}", figure.caption(), provenance(*figure, recipe));
         let _ = writeln!(

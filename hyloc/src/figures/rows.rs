@@ -1,8 +1,8 @@
 //! The data behind every figure: rows of `figure,x,scheme,metric,value,low,high,trials`.
 //!
 //! `low` and `high` are the ends of a 95 % interval; `trials` is the number of independent draws behind the
-//! value. Numbers are written as short as they can be read back to the same bits, so that a file read again
-//! gives the same report.
+//! value. Values are written with five significant digits. Plots and report are made from the rows as the file holds
+//! them, so that a file read again gives the same plots and the same report.
 
 use std::fmt::Write;
 
@@ -71,10 +71,22 @@ pub fn to_csv(rows: &[Row]) -> String {
         let _ = writeln!(
             out,
             "{},{},{},{},{},{},{},{}",
-            row.figure, row.x, row.scheme, row.metric, value, low, high, row.trials
+            row.figure,
+            rounded(row.x),
+            row.scheme,
+            row.metric,
+            rounded(value),
+            rounded(low),
+            rounded(high),
+            row.trials
         );
     }
     out
+}
+
+/// The number of five significant digits that is nearest. Rounding keeps order, so that intervals still hold their values.
+fn rounded(value: f64) -> f64 {
+    format!("{value:.4e}").parse().unwrap_or(value)
 }
 
 /// Rows read back from CSV.
@@ -111,8 +123,9 @@ mod tests {
         let mut table = Table::new(Figure::AnglePower, 7);
         table.add(50.0, "music", "mse_rad2", Estimate { value: 0.1 + 0.2, low: 1e-300, high: f64::INFINITY });
         table.add(-2.5, "esprit", "gap_exact_db", Estimate { value: 1.0 / 3.0, low: -1.0, high: 4.0 });
-        let rows = table.into_rows();
-        assert_eq!(from_csv(&to_csv(&rows)).unwrap(), rows);
+        let csv = to_csv(&table.into_rows());
+        assert!(csv.contains(",mse_rad2,0.3,") && csv.contains(",gap_exact_db,0.33333,-1,4,7"), "{csv}");
+        assert_eq!(to_csv(&from_csv(&csv).unwrap()), csv);
     }
 
     #[test]

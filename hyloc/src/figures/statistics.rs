@@ -40,9 +40,9 @@ impl Estimate {
         Self { value: -self.value, low: -self.high, high: -self.low }
     }
 
-    /// Whether the interval reaches into `[least, most]`.
-    pub fn meets(self, least: f64, most: f64) -> bool {
-        self.low <= most && self.high >= least
+    /// The difference; its interval holds whatever the two allow.
+    pub fn minus(self, other: Self) -> Self {
+        Self { value: self.value - other.value, low: self.low - other.high, high: self.high - other.low }
     }
 }
 

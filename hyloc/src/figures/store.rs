@@ -2,8 +2,8 @@
 //!
 //! Every file is written beside its place and renamed into it; the manifest names a figure only after all
 //! its files are in place. An interrupted run therefore leaves finished figures and nothing half-written, and
-//! `--resume` can trust what the manifest says: it takes a figure over when seed, trials and program version are the
-//! same and its CSV is what the manifest remembers.
+//! `--resume` can trust what the manifest says: it takes a figure over when seed, trials and the sources that its numbers
+//! depend on are the same, and its CSV is what the manifest remembers.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,7 +13,7 @@ use anyhow::{Context, bail};
 use serde::{Deserialize, Serialize};
 
 use super::catalogue::Figure;
-use super::rows::{Row, from_csv};
+use super::rows::{Row, from_csv, to_csv};
 
 const MANIFEST: &str = "manifest.json";
 const PARTIAL: &str = ".partial";
@@ -26,8 +26,17 @@ pub struct Recipe {
     pub seed: u64,
     /// Trials per point.
     pub trials: u64,
-    /// Version of the program.
-    pub version: String,
+    /// Checksum of the sources that the numbers depend on.
+    pub sources: String,
+}
+
+/// A figure's plot.
+#[derive(Debug, Clone)]
+pub struct Drawing {
+    /// As SVG.
+    pub svg: String,
+    /// The same, rendered.
+    pub png: Vec<u8>,
 }
 
 /// What the manifest says of a figure.
@@ -92,6 +101,16 @@ impl Store {
         Some((entry.recipe.clone(), from_csv(&text).ok()?))
     }
 
+    /// Draws every finished figure again from its data.
+    pub fn redraw(&mut self, draw: impl Fn(Figure, &[Row]) -> anyhow::Result<Drawing>) -> anyhow::Result<()> {
+        for figure in Figure::ALL {
+            if let Some((recipe, rows)) = self.finished(figure) {
+                self.install(figure, &recipe, &to_csv(&rows), &draw(figure, &rows)?)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Rows of a figure that is finished and was made by this recipe.
     pub fn matching(&self, figure: Figure, recipe: &Recipe) -> Option<Vec<Row>> {
         self.finished(figure).filter(|(made_by, _)| made_by == recipe).map(|(_, rows)| rows)
@@ -103,15 +122,14 @@ impl Store {
         figure: Figure,
         recipe: &Recipe,
         csv: &str,
-        svg: &str,
-        png: &[u8],
+        drawing: &Drawing,
     ) -> anyhow::Result<()> {
         if self.entries.remove(figure.name()).is_some() {
             self.write_manifest()?;
         }
         self.write(&format!("{figure}.csv"), csv.as_bytes())?;
-        self.write(&format!("{figure}.svg"), svg.as_bytes())?;
-        self.write(&format!("{figure}.png"), png)?;
+        self.write(&format!("{figure}.svg"), drawing.svg.as_bytes())?;
+        self.write(&format!("{figure}.png"), &drawing.png)?;
         let entry = Entry { recipe: recipe.clone(), checksum: checksum(csv) };
         self.entries.insert(figure.name().into(), entry);
         self.write_manifest()
@@ -154,11 +172,11 @@ fn checksum(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::figures::rows::{Table, to_csv};
+    use crate::figures::rows::Table;
     use crate::figures::statistics::Estimate;
 
     fn recipe(trials: u64) -> Recipe {
-        Recipe { seed: 1, trials, version: "0".into() }
+        Recipe { seed: 1, trials, sources: "a".into() }
     }
 
     #[test]
@@ -168,11 +186,14 @@ mod tests {
         let mut table = Table::new(Figure::AnglePower, 3);
         table.add(1.0, "music", "mse_rad2", Estimate { value: 1.0, low: 0.5, high: 2.0 });
         let csv = to_csv(&table.into_rows());
-        Store::open(&out).unwrap().install(Figure::AnglePower, &recipe(3), &csv, "<svg/>", b"png").unwrap();
+        let drawing = Drawing { svg: "<svg/>".into(), png: b"png".into() };
+        Store::open(&out).unwrap().install(Figure::AnglePower, &recipe(3), &csv, &drawing).unwrap();
 
         let store = Store::open(&out).unwrap();
         assert_eq!(store.matching(Figure::AnglePower, &recipe(3)).unwrap().len(), 1);
         assert!(store.matching(Figure::AnglePower, &recipe(4)).is_none());
+        let other_code = Recipe { sources: "b".into(), ..recipe(3) };
+        assert!(store.matching(Figure::AnglePower, &other_code).is_none());
         assert!(store.matching(Figure::CrbSensors, &recipe(3)).is_none());
         fs::write(out.join("angle-power.csv"), csv.replace("0.5", "0.6")).unwrap();
         assert!(Store::open(&out).unwrap().matching(Figure::AnglePower, &recipe(3)).is_none());

@@ -11,7 +11,7 @@ pub struct Evidence {
 }
 
 /// A curve: x and value with interval.
-pub(super) type Curve = Vec<(f64, Estimate)>;
+pub(in crate::figures) type Curve = Vec<(f64, Estimate)>;
 
 impl Evidence {
     /// From the rows of every figure there is.
@@ -25,7 +25,7 @@ impl Evidence {
     }
 
     /// A whole curve; none where it was not measured.
-    pub(super) fn curve(&self, figure: Figure, scheme: &str, metric: &str) -> Option<Curve> {
+    pub(in crate::figures) fn curve(&self, figure: Figure, scheme: &str, metric: &str) -> Option<Curve> {
         let chosen = self
             .rows
             .iter()
@@ -35,7 +35,13 @@ impl Evidence {
     }
 
     /// One point of a curve.
-    pub(super) fn at(&self, figure: Figure, x: f64, scheme: &str, metric: &str) -> Option<Estimate> {
+    pub(in crate::figures) fn at(
+        &self,
+        figure: Figure,
+        x: f64,
+        scheme: &str,
+        metric: &str,
+    ) -> Option<Estimate> {
         self.curve(figure, scheme, metric)?.into_iter().find(|(at, _)| *at == x).map(|(_, estimate)| estimate)
     }
 
@@ -54,15 +60,26 @@ impl Evidence {
     }
 }
 
-/// Largest less smallest value of a curve.
-pub(super) fn spread(curve: &[(f64, Estimate)]) -> f64 {
-    let values = || curve.iter().map(|(_, y)| y.value);
-    values().fold(f64::NEG_INFINITY, f64::max) - values().fold(f64::INFINITY, f64::min)
+/// Largest less smallest value of a curve. Its points are independent draws: the half-widths of the two add as squares.
+pub(super) fn spread(curve: &[(f64, Estimate)]) -> Option<Estimate> {
+    let (_, most) = curve.iter().max_by(|a, b| a.1.value.total_cmp(&b.1.value))?;
+    let (_, least) = curve.iter().min_by(|a, b| a.1.value.total_cmp(&b.1.value))?;
+    let value = most.value - least.value;
+    let (below, above) = (
+        (most.value - most.low).hypot(least.high - least.value),
+        (most.high - most.value).hypot(least.value - least.low),
+    );
+    Some(Estimate { value, low: value - below, high: value + above })
 }
 
 /// "4.5 dB (4.2 to 4.8)".
 pub(super) fn db(estimate: Estimate) -> String {
     format!("{:.1} dB ({:.1} to {:.1})", estimate.value, estimate.low, estimate.high)
+}
+
+/// "3.1 % (2.0 to 5.1)".
+pub(super) fn percent(share: Estimate) -> String {
+    format!("{:.1} % ({:.1} to {:.1})", 100.0 * share.value, 100.0 * share.low, 100.0 * share.high)
 }
 
 /// "-1.02 (-1.05 to -0.99)".

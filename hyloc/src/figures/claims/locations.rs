@@ -1,7 +1,7 @@
 //! Claims of Section VI-C: position from delays and angles.
 
 use super::evidence::{Curve, Evidence, db, number, range_db, spread};
-use super::{Finding, Statement, Verdict};
+use super::{Finding, Part, Statement, Verdict};
 use crate::figures::catalogue::Figure::{LocationDistance, LocationPower};
 use crate::figures::statistics::{Estimate, slope};
 
@@ -61,7 +61,7 @@ fn gap(evidence: &Evidence, scheme: &str) -> Option<Estimate> {
     evidence.at(LocationPower, TABLE_ONE_DBM, scheme, "gap_exact_db")
 }
 
-/// About 4 dB: the interval reaches into 3 to 5 dB; and LS is the worst of the working schemes.
+/// About 4 dB: between 3 and 5 dB; and LS is the worst of the working schemes.
 fn ls_to_wls(evidence: &Evidence) -> Option<Finding> {
     let gain = step(evidence, "wls", "ls")?;
     let ls = gap(evidence, "ls")?;
@@ -69,10 +69,10 @@ fn ls_to_wls(evidence: &Evidence) -> Option<Finding> {
     let others =
         ["wls", "paper-two-stage", "paper-three-stage", "two-stage", "three-stage", "maximum-likelihood"];
     let worst = others.iter().map(|s| gap(evidence, s)).collect::<Option<Vec<_>>>()?;
-    let ls_is_worst = worst.iter().all(|other| other.value < ls.value);
+    let ls_is_worst = Part::all(worst.into_iter().map(|other| Part::less(other, ls)));
     Some(Finding {
         measured: format!("50 dBm: {}; LS is {} above the exact bound", db(gain), db(ls)),
-        verdict: Verdict::of_parts(&[gain.meets(3.0, 5.0), ls_is_worst]),
+        verdict: Verdict::of_parts(&[Part::inside(gain, 3.0, 5.0), ls_is_worst]),
         reason: format!(
             "Weights alone are worth this much. The paper's chain exactly as printed, misprints and all, is no better than \
              LS: {} above the exact bound.",
@@ -81,13 +81,13 @@ fn ls_to_wls(evidence: &Evidence) -> Option<Finding> {
     })
 }
 
-/// About 4 dB: the interval reaches into 3 to 5 dB, in the paper's form with its misprints put right.
+/// About 4 dB: between 3 and 5 dB, in the paper's form with its misprints put right.
 fn wls_to_two_stage(evidence: &Evidence) -> Option<Finding> {
     let paper = step(evidence, "paper-two-stage", "wls")?;
     let ours = step(evidence, "two-stage", "wls")?;
     Some(Finding {
         measured: format!("50 dBm: {} in the paper's form, {} in ours", db(paper), db(ours)),
-        verdict: Verdict::of_parts(&[paper.meets(3.0, 5.0)]),
+        verdict: Verdict::of_parts(&[Part::inside(paper, 3.0, 5.0)]),
         reason: "The tangent rows are nearly singular for the two IRSs that see the area at 90 degrees, and the paper's \
                  total least squares takes the errors of both sides of a row as independent, though they are one angle's: \
                  in that form the second stage adds nothing to WLS. Rows in sine and cosine with one error each do better."
@@ -95,14 +95,14 @@ fn wls_to_two_stage(evidence: &Evidence) -> Option<Finding> {
     })
 }
 
-/// About 2 dB: the interval reaches into 1 to 3 dB, in the paper's form with its misprints put right.
+/// About 2 dB: between 1 and 3 dB, in the paper's form with its misprints put right.
 fn two_to_three_stage(evidence: &Evidence) -> Option<Finding> {
     let paper = step(evidence, "paper-three-stage", "paper-two-stage")?;
     let ours = step(evidence, "three-stage", "two-stage")?;
     let end = gap(evidence, "three-stage")?;
     Some(Finding {
         measured: format!("50 dBm: {} in the paper's form, {} in ours", db(paper), db(ours)),
-        verdict: Verdict::of_parts(&[paper.meets(1.0, 3.0)]),
+        verdict: Verdict::of_parts(&[Part::inside(paper, 1.0, 3.0)]),
         reason: format!(
             "In our form the second stage leaves less to gain: after the third it is {} from the exact bound.",
             db(end)
@@ -116,7 +116,7 @@ fn steps_at_any_snr(evidence: &Evidence) -> Option<Finding> {
     let (mut parts, mut measured) = (Vec::new(), Vec::new());
     for (scheme, before) in steps {
         let curve = evidence.curve(LocationPower, scheme, &format!("gain_over_{before}_db"))?;
-        parts.push(spread(&curve) <= 1.0);
+        parts.push(Part::below(spread(&curve)?, 1.0));
         measured.push(format!("{before} to {scheme}: {}", range_db(&curve)));
     }
     Some(Finding {
@@ -133,18 +133,26 @@ fn in_db(curve: Curve) -> Curve {
 
 /// Over d: the proposed scheme within 1 dB of the bound's own spread; every other scheme not.
 fn flat_in_d(evidence: &Evidence) -> Option<Finding> {
-    let errors = |scheme: &str| Some(spread(&in_db(evidence.curve(LocationDistance, scheme, "mse_m2")?)));
-    let bound = spread(&in_db(evidence.curve(LocationDistance, "exact-bound", "crb_m2")?));
+    let errors = |scheme: &str| spread(&in_db(evidence.curve(LocationDistance, scheme, "mse_m2")?));
+    let bound = spread(&in_db(evidence.curve(LocationDistance, "exact-bound", "crb_m2")?))?;
     let (paper, ours) = (errors("paper-three-stage")?, errors("three-stage")?);
     let (ls, wls) = (errors("ls")?, errors("wls")?);
     let (two, ours_two) = (errors("paper-two-stage")?, errors("two-stage")?);
-    let flat = |spread: f64| spread <= bound + 1.0;
+    let flat = |spread: Estimate| Part::below(spread.minus(bound), 1.0);
+    let others = Part::all([ls, wls, two].map(|spread| flat(spread).negated()));
     Some(Finding {
         measured: format!(
-            "largest over smallest error, d = 2 to 40 m: exact bound {bound:.1} dB, three-stage {ours:.1} dB (in the paper's \
-             form {paper:.1}), two-stage {ours_two:.1} dB (paper's form {two:.1}), WLS {wls:.1} dB, LS {ls:.1} dB"
+            "largest over smallest error, d = 2 to 40 m: exact bound {}, three-stage {}, in the paper's form {}; two-stage \
+             {}, in the paper's form {}; WLS {}, LS {}",
+            db(bound),
+            db(ours),
+            db(paper),
+            db(ours_two),
+            db(two),
+            db(wls),
+            db(ls)
         ),
-        verdict: Verdict::of_parts(&[flat(ours), flat(paper), !flat(ls) && !flat(wls) && !flat(two)]),
+        verdict: Verdict::of_parts(&[flat(ours), flat(paper), others]),
         reason: "The schemes without the third stage lose what x^2 + y^2 knows of the position, the more the farther out \
                  the IRSs stand."
             .into(),
@@ -174,7 +182,7 @@ fn wls_at_small_d(evidence: &Evidence) -> Option<Finding> {
             worst.value,
             best.value
         ),
-        verdict: Verdict::of_parts(&[worst.low > best.high, smallest.low > best.high]),
+        verdict: Verdict::of_parts(&[Part::less(best, worst), Part::less(best, smallest)]),
         reason: "Not path loss: 50 m off in y, an IRS that moves from d = 10 to 2 m stays within 2 m of its distance to \
                  the area, and the bound hardly moves. It is the tangent: with d in the middle of the area's 0 to 10 m, two \
                  IRSs see the target near 90 degrees. The error of WLS peaks there and falls again on either side."
@@ -199,7 +207,7 @@ fn third_stage_with_d(evidence: &Evidence) -> Option<Finding> {
             number(paper_slope),
             number(ours_slope)
         ),
-        verdict: Verdict::of_parts(&[paper_slope.low > 0.0, ours_slope.low > 0.0]),
+        verdict: Verdict::of_parts(&[Part::above(paper_slope, 0.0), Part::above(ours_slope, 0.0)]),
         reason: "The farther out the IRSs, the better x^2 + y^2 is known beside x and y.".into(),
     })
 }

@@ -1,27 +1,35 @@
 //! Section VI claim by claim: what the paper says, what the rows say, and whether the two agree.
 //!
-//! A verdict is computed from the rows by the rule beside it. A claim that does not hold is a finding: the reason
-//! says what the data show instead.
+//! A verdict is computed from the rows by the rule beside it, part by part, from whole 95 % intervals ([`RULE`]). A claim
+//! that does not hold is a finding: the reason says what the data show instead.
 
 mod angles;
 mod bounds;
-mod evidence;
+pub(super) mod evidence;
 mod locations;
+mod part;
 
 use std::fmt;
 
 pub use evidence::Evidence;
+pub use part::Part;
 
 use super::catalogue::Figure;
+
+/// What the verdicts mean, as the report says it.
+pub const RULE: &str = "A claim has one part or several: a quantity and its range, under each of the claim's readings. \
+    \"Reproduced\": the whole 95 % interval of every part lies inside its range. \"Not reproduced\": that of every part lies \
+    wholly outside. \"Partly\": anything between, that is some parts hold and others do not, or an interval holds an end \
+    of its range.";
 
 /// How far a claim holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It holds.
+    /// Every part holds.
     Reproduced,
-    /// It holds in part, or under one of its readings.
+    /// Some parts hold, or the trials do not tell.
     Partly,
-    /// It does not hold.
+    /// Every part fails.
     NotReproduced,
     /// The figure that would show it has not been made.
     NotMeasured,
@@ -32,11 +40,13 @@ impl Verdict {
     pub const ALL: [Self; 4] = [Self::Reproduced, Self::Partly, Self::NotReproduced, Self::NotMeasured];
 
     /// One verdict from the parts of a claim.
-    fn of_parts(parts: &[bool]) -> Self {
-        match parts.iter().filter(|held| **held).count() {
-            held if held == parts.len() => Self::Reproduced,
-            0 => Self::NotReproduced,
-            _ => Self::Partly,
+    fn of_parts(parts: &[Part]) -> Self {
+        if parts.iter().all(|part| *part == Part::Holds) {
+            Self::Reproduced
+        } else if parts.iter().all(|part| *part == Part::Fails) {
+            Self::NotReproduced
+        } else {
+            Self::Partly
         }
     }
 }
@@ -123,8 +133,11 @@ mod tests {
 
     #[test]
     fn a_verdict_needs_every_part() {
-        assert_eq!(Verdict::of_parts(&[true, true]), Verdict::Reproduced);
-        assert_eq!(Verdict::of_parts(&[true, false]), Verdict::Partly);
-        assert_eq!(Verdict::of_parts(&[false, false]), Verdict::NotReproduced);
+        assert_eq!(Verdict::of_parts(&[Part::Holds, Part::Holds]), Verdict::Reproduced);
+        assert_eq!(Verdict::of_parts(&[Part::Holds, Part::Fails]), Verdict::Partly);
+        assert_eq!(Verdict::of_parts(&[Part::Holds, Part::Open]), Verdict::Partly);
+        assert_eq!(Verdict::of_parts(&[Part::Open]), Verdict::Partly);
+        assert_eq!(Verdict::of_parts(&[Part::Open, Part::Fails]), Verdict::Partly);
+        assert_eq!(Verdict::of_parts(&[Part::Fails, Part::Fails]), Verdict::NotReproduced);
     }
 }

@@ -1,20 +1,23 @@
 //! Angles against transmit power (Section VI-B): every estimator on the same blocks, at the true delays.
 //!
+//! Two scenes, both with S_k of rank N as in the paper: Table I with random path angles, and path angles on the DFT grids
+//! (`deploy/scenarios/rank-full.toml`), where S_k is well-conditioned.
 //! The blocks are at the true delays because the paper's are. One trial is one scene; its K angles are
 //! one draw, so that intervals do not take angles of one scene as independent.
 
 use estimation::Blocks;
-use estimation::angles::admm::AdmmSettings;
-use estimation::angles::literal::paper_literal_angles_rad;
-use estimation::angles::{AngleEstimator, AngleSettings, Extraction};
+use estimation::angles::extraction::combined_rad;
+use estimation::angles::literal::paper_literal;
+use estimation::angles::{AngleEstimate, AngleEstimator, AngleSettings, Extraction};
 use estimation::baselines::{Baseline, Extent};
-use estimation::delay::MatchedFilter;
-use model::geometry::cascade_delay_s;
-use model::{CMatrix, EchoSource, Gain, Information, Scenario};
+use model::scenario::PathAngles;
+use model::{EchoSource, Gain, Information, Scenario};
 
-use super::{Study, column};
+use super::literal::candidates;
+use super::{Study, column, exactly};
 use crate::figures::rows::{Row, Table};
 use crate::figures::statistics::{Resampler, share};
+use crate::scene::blocks_at_true_delays;
 
 /// Transmit powers.
 pub const POWERS_DBM: [f64; 9] = [30.0, 35.0, 40.0, 45.0, 50.0, 55.0, 60.0, 65.0, 70.0];
@@ -23,10 +26,6 @@ pub const POWERS_DBM: [f64; 9] = [30.0, 35.0, 40.0, 45.0, 50.0, 55.0, 60.0, 65.0
 const GROSS_RAD: f64 = 0.1;
 /// Counted where an estimator gives no angle: half the unambiguous sector.
 const NO_ANGLE_RAD: f64 = 0.5;
-
-/// Iterations of the paper's printed algorithm. Its data `R S^+` are so badly scaled that it does not converge in 2000
-/// either; from 200 on its error stays the same to within 3 %.
-const LITERAL_ITERATIONS: usize = 200;
 
 const BASELINES: [(&str, Baseline); 6] = [
     ("music", Baseline::Music),
@@ -38,13 +37,39 @@ const BASELINES: [(&str, Baseline); 6] = [
 ];
 const EXTENTS: [(&str, Extent); 2] = [("all-blocks", Extent::AllBlocks), ("one-block", Extent::OneBlock)];
 
-/// Names in the order of [`angles_of`].
+/// The printed algorithm, at each power with the best of its [`candidates`].
+const LITERAL: &str = "paper-literal";
+
+/// Names in the order of [`angles_of`], but for the candidates of the printed algorithm, which come last.
 fn schemes() -> Vec<String> {
-    let ours = ["proposed-polished", "proposed-denoised", "proposed-eigenvector", "paper-literal"];
+    let ours = [
+        "proposed-polished",
+        "beamformer-polished",
+        "proposed-denoised",
+        "proposed-eigenvector",
+        "proposed-eigenvector-combined",
+    ];
     let baselines = BASELINES
         .iter()
         .flat_map(|(baseline, _)| EXTENTS.iter().map(move |(extent, _)| format!("{baseline}-{extent}")));
     ours.map(String::from).into_iter().chain(baselines).collect()
+}
+
+/// Table I, with S_k of rank N but badly conditioned.
+pub fn against_power(study: &Study) -> anyhow::Result<Vec<Row>> {
+    against(study, &Scenario::default())
+}
+
+/// Table I with path angles on the DFT grids.
+pub fn against_power_full_rank(study: &Study) -> anyhow::Result<Vec<Row>> {
+    against(study, &well_conditioned())
+}
+
+/// `deploy/scenarios/rank-full.toml`.
+pub fn well_conditioned() -> Scenario {
+    let mut scenario = Scenario::default();
+    scenario.channel.angles = PathAngles::DftGrid;
+    scenario
 }
 
 /// One scene: per scheme the mean squared error of its angles and how many are gross.
@@ -55,11 +80,11 @@ struct Outcome {
     paper_rad2: f64,
 }
 
-pub fn against_power(study: &Study) -> anyhow::Result<Vec<Row>> {
+fn against(study: &Study, scenario: &Scenario) -> anyhow::Result<Vec<Row>> {
     let mut table = Table::new(study.figure, study.trials);
     let resampler = Resampler::new(study.trials as usize);
     for (point, &power_dbm) in POWERS_DBM.iter().enumerate() {
-        let base = Scenario::default().with_power_dbm(power_dbm);
+        let base = scenario.clone().with_power_dbm(power_dbm);
         let count = base.irs.len() as f64;
         let outcomes =
             study.point(point, |draw| Outcome::new(&base.clone().with_seed(draw.scenario_seed)))?;
@@ -67,7 +92,14 @@ pub fn against_power(study: &Study) -> anyhow::Result<Vec<Row>> {
         let paper = column(&outcomes, |o| o.paper_rad2);
         table.add(power_dbm, "exact-bound", "crb_rad2", resampler.mean(&exact));
         table.add(power_dbm, "paper-bound", "crb_rad2", resampler.mean(&paper));
-        for (s, scheme) in schemes().iter().enumerate() {
+        let schemes = schemes();
+        let mean = |s: usize| column(&outcomes, |o| o.squared_rad2[s]).iter().sum::<f64>();
+        let literal = (schemes.len()..schemes.len() + candidates().len())
+            .min_by(|&a, &b| mean(a).total_cmp(&mean(b)))
+            .unwrap_or(schemes.len());
+        table.add(power_dbm, LITERAL, "lambda", exactly(candidates()[literal - schemes.len()].lambda));
+        let named = schemes.iter().map(String::as_str).enumerate();
+        for (s, scheme) in named.chain([(literal, LITERAL)]) {
             let squared = column(&outcomes, |o| o.squared_rad2[s]);
             let gross: usize = outcomes.iter().map(|o| o.gross[s]).sum();
             table.add(power_dbm, scheme, "mse_rad2", resampler.mean(&squared));
@@ -81,68 +113,72 @@ pub fn against_power(study: &Study) -> anyhow::Result<Vec<Row>> {
     Ok(table.into_rows())
 }
 
-impl Outcome {
-    fn new(scenario: &Scenario) -> anyhow::Result<Self> {
+/// Blocks at the true delays, true angles, and the mean bound on them.
+pub struct Scene {
+    pub blocks: Blocks,
+    truth_rad: Vec<f64>,
+    pub exact_rad2: f64,
+    pub paper_rad2: f64,
+}
+
+impl Scene {
+    pub fn new(scenario: &Scenario) -> anyhow::Result<Self> {
         let source = EchoSource::new(scenario)?;
         let (system, target_m) = (source.system(), source.target_m(0));
-        let truth: Vec<f64> = system.irs.iter().map(|irs| irs.pose.local_angle_rad(target_m)).collect();
         let bound = |gain| -> anyhow::Result<f64> {
             let bounds = Information::new(system, target_m, source.rcs_m2(), gain).angle_crb_rad2()?;
             Ok(bounds.iter().sum::<f64>() / bounds.len() as f64)
         };
-        let mut outcome = Self {
-            squared_rad2: Vec::new(),
-            gross: Vec::new(),
+        Ok(Self {
+            blocks: blocks_at_true_delays(&source)?,
+            truth_rad: system.irs.iter().map(|irs| irs.pose.local_angle_rad(target_m)).collect(),
             exact_rad2: bound(Gain::Unknown)?,
             paper_rad2: bound(Gain::Known)?,
-        };
-        for angles in angles_of(&blocks_at_true_delays(&source)?)? {
-            let errors: Vec<f64> =
-                angles.iter().zip(&truth).map(|(a, t)| a.map_or(NO_ANGLE_RAD, |a| a - t)).collect();
-            outcome.squared_rad2.push(errors.iter().map(|e| e * e).sum::<f64>() / errors.len() as f64);
-            outcome.gross.push(errors.iter().filter(|e| e.abs() > GROSS_RAD).count());
-        }
-        Ok(outcome)
+        })
+    }
+
+    /// Mean squared error of the angles, and how many are gross.
+    pub fn error(&self, angles: &[Option<f64>]) -> (f64, usize) {
+        let pairs = angles.iter().zip(&self.truth_rad);
+        let errors: Vec<f64> = pairs.map(|(a, t)| a.map_or(NO_ANGLE_RAD, |a| a - t)).collect();
+        let squared = errors.iter().map(|e| e * e).sum::<f64>() / errors.len() as f64;
+        (squared, errors.iter().filter(|e| e.abs() > GROSS_RAD).count())
     }
 }
 
-/// R_lk of all paths of the first frame.
-fn blocks_at_true_delays(source: &EchoSource) -> anyhow::Result<Blocks> {
-    let (system, target_m) = (source.system(), source.target_m(0));
-    let count = system.irs_count();
-    let filters = (0..count).map(|k| MatchedFilter::of_system(system, k)).collect::<Result<Vec<_>, _>>()?;
-    let block = |frame: &CMatrix, l: usize, k: usize| {
-        let delay_s = cascade_delay_s(&system.irs[l].pose, &system.irs[k].pose, target_m);
-        let spectrum = frame.select_columns(&system.irs[k].waveform.subcarriers);
-        filters[k].block(&spectrum, delay_s).map(Some)
-    };
-    let table = (0..count)
-        .map(|l| {
-            let frame = source.frame(l, 0, target_m);
-            (0..count).map(|k| block(&frame, l, k)).collect()
-        })
-        .collect::<Result<Vec<Vec<_>>, _>>()?;
-    Ok(Blocks::of_system(system, system.noise_power_w, table)?)
+impl Outcome {
+    fn new(scenario: &Scenario) -> anyhow::Result<Self> {
+        let scene = Scene::new(scenario)?;
+        let errors = angles_of(&scene.blocks)?.into_iter().map(|angles| scene.error(&angles));
+        let (squared_rad2, gross) = errors.unzip();
+        Ok(Self { squared_rad2, gross, exact_rad2: scene.exact_rad2, paper_rad2: scene.paper_rad2 })
+    }
 }
 
 /// The angles of all IRSs by every scheme, in the order of [`schemes`].
 fn angles_of(blocks: &Blocks) -> anyhow::Result<Vec<Vec<Option<f64>>>> {
-    let settings = AngleSettings::default();
-    let polished = AngleEstimator::new(settings.clone()).estimate(blocks)?;
-    let by_eigenvector = AngleSettings { extraction: Extraction::Eigenvector, ..settings.clone() };
-    let eigenvector = AngleEstimator::new(by_eigenvector).estimate(blocks)?;
-    let literal = AdmmSettings { max_iterations: LITERAL_ITERATIONS, ..settings.admm.clone() };
+    let by = |extraction| {
+        AngleEstimator::new(AngleSettings { extraction, ..AngleSettings::default() }).estimate(blocks)
+    };
+    let angles = |estimate: &AngleEstimate| estimate.irs.iter().map(|irs| irs.angle_rad).collect();
+    let (polished, eigenvector) = (by(Extraction::Polished)?, by(Extraction::Eigenvector)?);
+    let both = eigenvector.irs.iter().enumerate();
+    let combined = both.map(|(i, irs)| combined_rad(blocks, i, irs.arrival_rad, irs.departure_rad)).collect();
     let mut angles = vec![
-        polished.irs.iter().map(|irs| irs.angle_rad).collect(),
+        angles(&polished),
+        angles(&by(Extraction::Beamformer)?),
         // What the polish starts from: the maximum over the denoised blocks.
         polished.irs.iter().map(|irs| irs.arrival_rad.or(irs.departure_rad)).collect(),
         eigenvector.irs.iter().map(|irs| irs.angle_rad).collect(),
-        paper_literal_angles_rad(blocks, settings.lambda, &literal)?,
+        combined,
     ];
     for (_, baseline) in BASELINES {
         for (_, extent) in EXTENTS {
             angles.push((0..blocks.irs_count()).map(|l| baseline.estimate(blocks, l, extent).ok()).collect());
         }
+    }
+    for settings in candidates() {
+        angles.push(paper_literal(blocks, &settings)?.angle_rad);
     }
     Ok(angles)
 }

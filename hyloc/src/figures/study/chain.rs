@@ -4,6 +4,7 @@
 //! location with faults excluded. Nothing is drawn from a bound and nothing true is given to an estimator. The bounds
 //! are those of the ideal system: what an imperfection costs shows as the distance from them.
 
+use estimation::angles::{AngleSettings, Extraction};
 use estimation::delay::{DelayEstimator, DelaySettings, Statistic};
 use estimation::fusion::{FrameBlocks, Fuser, FusionSettings, Method, PayloadKind};
 use model::scenario::{CrossSection, Imperfections};
@@ -26,6 +27,7 @@ const CROSS_SECTION_POWERS_DBM: [f64; 6] = [45.0, 50.0, 55.0, 60.0, 65.0, 70.0];
 pub const GROSS_M: f64 = 1.0;
 
 /// One frame: squared error, and bounds of the ideal system.
+#[derive(Debug, Clone, Copy)]
 struct Outcome {
     squared_m2: f64,
     exact_m2: f64,
@@ -43,25 +45,44 @@ pub fn against_power(study: &Study) -> anyhow::Result<Vec<Row>> {
     let mut table = Table::new(study.figure, study.trials);
     for (point, &power_dbm) in POWERS_DBM.iter().enumerate() {
         let scenario = Scenario::default().with_power_dbm(power_dbm);
-        let both = study.point(point, |draw| {
+        let schemes = schemes();
+        let trials = study.point(point, |draw| {
             let scenario = scenario.clone().with_seed(draw.scenario_seed);
-            Ok((Outcome::new(&scenario, Method::ThreeStage)?, Outcome::new(&scenario, Method::Direct)?))
+            schemes
+                .iter()
+                .map(|(_, settings)| Outcome::new(&scenario, settings))
+                .collect::<Result<Vec<_>, _>>()
         })?;
-        let (outcomes, direct): (Vec<Outcome>, Vec<Outcome>) = both.into_iter().unzip();
-        let resampler = Resampler::new(outcomes.len());
-        table.add(power_dbm, "exact-bound", "crb_m2", resampler.mean(&column(&outcomes, |o| o.exact_m2)));
-        table.add(power_dbm, "paper-bound", "crb_m2", resampler.mean(&column(&outcomes, |o| o.paper_m2)));
-        add(&mut table, power_dbm, "chain", &outcomes, &resampler);
-        add(&mut table, power_dbm, "direct", &direct, &resampler);
+        let resampler = Resampler::new(trials.len());
+        let bound = |of: fn(&Outcome) -> f64| resampler.mean(&column(&trials, |trial| of(&trial[0])));
+        table.add(power_dbm, "exact-bound", "crb_m2", bound(|o| o.exact_m2));
+        table.add(power_dbm, "paper-bound", "crb_m2", bound(|o| o.paper_m2));
+        for (s, (scheme, _)) in schemes.iter().enumerate() {
+            let outcomes: Vec<Outcome> = trials.iter().map(|trial| trial[s]).collect();
+            add(&mut table, power_dbm, scheme, &outcomes, &resampler);
+        }
     }
     Ok(table.into_rows())
+}
+
+/// The ways from echoes to a position: the chain, the chain with a polished beamformer in place of the joint problem, and
+/// directly.
+fn schemes() -> [(&'static str, FusionSettings); 3] {
+    let chain = three_stage();
+    let angles = AngleSettings { extraction: Extraction::Beamformer, ..chain.angles.clone() };
+    let direct = FusionSettings { method: Method::Direct, ..FusionSettings::default() };
+    [("chain-beamformer", FusionSettings { angles, ..chain.clone() }), ("chain", chain), ("direct", direct)]
+}
+
+fn three_stage() -> FusionSettings {
+    FusionSettings { method: Method::ThreeStage, ..FusionSettings::default() }
 }
 
 pub fn under_imperfections(study: &Study) -> anyhow::Result<Vec<Row>> {
     let mut table = Table::new(study.figure, study.trials);
     for (point, ImperfectPoint { scheme, x, scenario }) in imperfect_points().into_iter().enumerate() {
         let outcomes = study.point(point, |draw| {
-            Outcome::new(&scenario.clone().with_seed(draw.scenario_seed), Method::ThreeStage)
+            Outcome::new(&scenario.clone().with_seed(draw.scenario_seed), &three_stage())
         })?;
         let resampler = Resampler::new(outcomes.len());
         add(&mut table, x, scheme, &outcomes, &resampler);
@@ -117,11 +138,11 @@ fn add(table: &mut Table, x: f64, scheme: &str, outcomes: &[Outcome], resampler:
 }
 
 impl Outcome {
-    fn new(scenario: &Scenario, method: Method) -> anyhow::Result<Self> {
+    fn new(scenario: &Scenario, settings: &FusionSettings) -> anyhow::Result<Self> {
         let source = EchoSource::new(scenario)?;
         let target_m = source.target_m(0);
         // A frame without a fix is as good as a guess at the centre of the area.
-        let position_m = fixed(&source, target_m, method)?.unwrap_or(scenario.coverage.centre());
+        let position_m = fixed(&source, target_m, settings)?.unwrap_or(scenario.coverage.centre());
         let ideal = Scenario { imperfections: Imperfections::default(), ..scenario.clone() };
         let system = System::new(&ideal)?;
         let bound = |gain| -> anyhow::Result<f64> {
@@ -145,13 +166,12 @@ pub fn nodes(system: &System) -> anyhow::Result<Vec<DelayEstimator>> {
 }
 
 /// The fix of the first frame; none where fusion has none.
-fn fixed(source: &EchoSource, target_m: Point, method: Method) -> anyhow::Result<Option<Point>> {
+fn fixed(source: &EchoSource, target_m: Point, settings: &FusionSettings) -> anyhow::Result<Option<Point>> {
     let system = source.system();
     let mut frame = FrameBlocks::new(system.irs_count());
     for (l, node) in nodes(system)?.iter().enumerate() {
         frame.insert_node(l, node.estimate(&source.frame(l, 0, target_m))?, PayloadKind::Spectrum);
     }
-    let settings = FusionSettings { method, ..FusionSettings::default() };
-    let fuser = Fuser::new(system.clone(), settings)?;
+    let fuser = Fuser::new(system.clone(), settings.clone())?;
     Ok(fuser.fuse(&frame).ok().map(|fused| fused.position_m))
 }

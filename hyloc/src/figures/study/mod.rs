@@ -7,6 +7,7 @@ mod angles;
 mod backhaul;
 mod bounds;
 mod chain;
+mod literal;
 mod locations;
 
 use indicatif::ProgressBar;
@@ -47,6 +48,8 @@ impl Study<'_> {
             Figure::CrbCoverage => bounds::against_radius(self),
             Figure::CrbIrsCount => bounds::against_irs_count(self),
             Figure::AnglePower => angles::against_power(self),
+            Figure::AnglePowerFullRank => angles::against_power_full_rank(self),
+            Figure::LiteralSweep => literal::sweep(self),
             Figure::LocationPower => locations::against_power(self),
             Figure::LocationDistance => locations::against_distance(self),
             Figure::EndToEndPower => chain::against_power(self),
@@ -80,7 +83,8 @@ pub fn point_count(figure: Figure) -> usize {
         Figure::CrbElements | Figure::CrbSensors => bounds::COUNTS.len(),
         Figure::CrbCoverage => bounds::RADII_M.len(),
         Figure::CrbIrsCount => bounds::IRS_COUNTS.len(),
-        Figure::AnglePower => angles::POWERS_DBM.len(),
+        Figure::AnglePower | Figure::AnglePowerFullRank => angles::POWERS_DBM.len(),
+        Figure::LiteralSweep => literal::point_count(),
         Figure::LocationPower => locations::POWERS_DBM.len(),
         Figure::LocationDistance => locations::DISTANCES_M.len(),
         Figure::EndToEndPower => chain::POWERS_DBM.len(),

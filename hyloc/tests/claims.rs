@@ -1,0 +1,127 @@
+//! The committed figures, judged again: `docs/figures/*.csv` is the one source of what the report, the plots, the README
+//! and the errata say.
+//!
+//! After a change of claims, tables or plots: `hyloc figures --redraw --out docs/figures`. After new data: the failing
+//! test prints the tables that belong into the README.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use hyloc::figures::catalogue::Figure;
+use hyloc::figures::claims::{Claim, Evidence, Verdict, judged};
+use hyloc::figures::rows::{Row, from_csv};
+use hyloc::figures::{svg, tables};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().into()
+}
+
+fn read(name: &str) -> String {
+    fs::read_to_string(root().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+fn committed(figure: Figure) -> Vec<Row> {
+    from_csv(&read(&format!("docs/figures/{figure}.csv"))).unwrap()
+}
+
+fn evidence() -> Evidence {
+    Evidence::new(Figure::ALL.into_iter().flat_map(committed).collect())
+}
+
+fn counts(claims: &[Claim]) -> String {
+    let count = |verdict: Verdict| claims.iter().filter(|claim| claim.verdict == verdict).count();
+    format!(
+        "{} reproduced, {} partly, {} not reproduced",
+        count(Verdict::Reproduced),
+        count(Verdict::Partly),
+        count(Verdict::NotReproduced)
+    )
+}
+
+#[test]
+fn the_report_says_what_the_data_say() {
+    let report = read("docs/figures/report.md");
+    let claims = judged(&evidence());
+    assert_eq!(claims.len(), 25);
+    for claim in &claims {
+        let row = format!("| {} | {} | {} | {} |\n", claim.id, claim.paper, claim.measured, claim.verdict);
+        assert!(report.contains(&row), "stale, draw again with `hyloc figures --redraw`; expected:\n{row}");
+        assert!(report.contains(&claim.reason), "{}: stale reason; expected:\n{}", claim.id, claim.reason);
+    }
+    assert!(report.contains(&counts(&claims)), "stale counts: {}", counts(&claims));
+    for table in tables::all(&evidence()) {
+        assert!(report.contains(&table.markdown()), "stale table:\n{}", table.markdown());
+    }
+}
+
+#[test]
+fn the_plots_show_the_data() {
+    for figure in Figure::ALL {
+        let committed_svg = read(&format!("docs/figures/{figure}.svg"));
+        assert!(svg(figure, &committed(figure)) == committed_svg, "{figure}.svg is stale");
+    }
+}
+
+/// Every number of the README's tables of accuracy is one of the data's.
+#[test]
+fn the_readme_says_what_the_data_say() {
+    let (readme, evidence) = (read("README.md"), evidence());
+    let summary = format!("Of its 25 claims: {}", counts(&judged(&evidence)));
+    assert!(readme.contains(&summary), "expected: {summary}");
+    for table in [tables::angle_summary(&evidence), tables::positions(&evidence), tables::backhaul(&evidence)]
+    {
+        let table = table.unwrap().markdown();
+        assert!(readme.contains(&table), "the README should hold\n\n{table}");
+    }
+}
+
+/// What a slip costs, as the errata tell it: figure, x, scheme and metric of every number there.
+#[test]
+fn the_errata_say_what_the_data_say() {
+    let errata = read("docs/errata.md");
+    let in_db = [
+        (Figure::AnglePower, 50.0, "paper-literal", "gap_exact_db"),
+        (Figure::AnglePowerFullRank, 50.0, "paper-literal", "gap_exact_db"),
+        (Figure::AnglePower, 50.0, "proposed-eigenvector", "gap_exact_db"),
+        (Figure::AnglePower, 50.0, "proposed-eigenvector-combined", "gap_exact_db"),
+        (Figure::AnglePower, 50.0, "proposed-polished", "gap_exact_db"),
+        (Figure::CrbElements, 10.0, "no-collaboration", "over_hybrid_exact_db"),
+        (Figure::LocationPower, 50.0, "paper-literal", "gap_exact_db"),
+        (Figure::LocationPower, 50.0, "paper-two-stage", "gap_exact_db"),
+        (Figure::LocationPower, 50.0, "paper-three-stage", "gap_exact_db"),
+        (Figure::LocationPower, 50.0, "two-stage", "gap_exact_db"),
+        (Figure::LocationPower, 50.0, "three-stage", "gap_exact_db"),
+        (Figure::LocationDistance, 2.0, "paper-three-stage", "gap_exact_db"),
+        (Figure::LocationDistance, 2.0, "three-stage", "gap_exact_db"),
+        (Figure::Imperfections, -20.0, "leakage", "gap_exact_db"),
+        (Figure::Imperfections, -10.0, "leakage", "gap_exact_db"),
+    ];
+    let shares = [35.0, 40.0, 50.0].map(|power| (Figure::EndToEndPower, power, "chain", "gross_error_share"));
+    let told = |(figure, x, scheme, metric): (Figure, f64, &str, &str), scale: f64, unit: &str| {
+        let rows = committed(figure);
+        let row = rows.iter().find(|row| row.x == x && row.scheme == scheme && row.metric == metric);
+        let [value, low, high] =
+            row.map(|row| [row.estimate.value, row.estimate.low, row.estimate.high]).unwrap();
+        let text = format!("{:.1} {unit} ({:.1} to {:.1})", scale * value, scale * low, scale * high);
+        assert!(
+            errata.contains(&text),
+            "docs/errata.md should say {text}: {figure}, {x}, {scheme}, {metric}"
+        );
+    };
+    in_db.into_iter().for_each(|key| told(key, 1.0, "dB"));
+    shares.into_iter().for_each(|key| told(key, 100.0, "%"));
+}
+
+/// The rule of the verdicts, on the claim that it was made for: 4 dB from the bound means the paper's bound, and an interval
+/// that merely overlaps the range is not enough.
+#[test]
+fn no_verdict_rests_on_mere_overlap() {
+    let claims = judged(&evidence());
+    let gap = claims.iter().find(|claim| claim.id == "angle-gap").unwrap();
+    assert!(gap.measured.contains("above the paper's bound"), "{}", gap.measured);
+    // With S_k of Table I the distance is far from 4 dB: never the whole claim.
+    assert_ne!(gap.verdict, Verdict::Reproduced);
+    assert!(
+        read("docs/figures/report.md").contains("whole 95 % interval of every part lies inside its range")
+    );
+}
