@@ -339,11 +339,7 @@ impl Drop for Hold<'_> {
 }
 
 /// Measures what is new in `plan`, unless it is followed unmeasured.
-async fn check(
-    plan: &Plan,
-    trust: Trust,
-    measured: &mut Vec<(Direction, Measured)>,
-) -> Result<(), Refusal> {
+async fn check(plan: &Plan, trust: Trust, measured: &mut Vec<(Direction, Measured)>) -> Result<(), Refusal> {
     if trust == Trust::Unmeasured {
         return Ok(());
     }

@@ -50,7 +50,9 @@ async fn table(names: &[String]) -> Result<String, Refusal> {
             text += &format!("\n{name:<14} {way:<5} {}", row(&direction).await?);
         }
     }
-    Ok(text + "\n\nEach as asked for / as found: delay without jitter, median and interquartile range with it.")
+    Ok(
+        text + "\n\nEach as asked for / as found: delay without jitter, median and interquartile range with it."
+    )
 }
 
 async fn row(direction: &Direction) -> Result<String, Refusal> {

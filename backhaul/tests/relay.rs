@@ -8,8 +8,8 @@ use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};
 
 use backhaul::control::Action;
-use backhaul::{Flags, Listeners, RawConfig, run};
 use backhaul::profile::{NAMES, named};
+use backhaul::{Flags, Listeners, RawConfig, run};
 use support::{Site, alone};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};

@@ -66,12 +66,21 @@ pub struct Timing {
     pub wire_bytes: u64,
 }
 
+/// Another place where the target may be.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Alternative {
+    /// The place.
+    pub position_m: [f64; 2],
+    /// Posterior probability that the target is thereabouts.
+    pub probability: f64,
+}
+
 /// A fix, or the reason why there is none.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FixRecord {
     /// Frame number.
     pub frame: u64,
-    /// nominal, degraded or unobservable.
+    /// nominal, degraded, doubtful or unobservable.
     pub status: String,
     /// How the fix was made: three-stage, direct or direct-frames; none when unobservable.
     pub method: Option<String>,
@@ -94,6 +103,9 @@ pub struct FixRecord {
     pub excluded: Vec<String>,
     /// Why the fix is not nominal.
     pub cautions: Vec<String>,
+    /// Where else the target may be, likeliest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub alternatives: Vec<Alternative>,
     /// Local angle of each IRS.
     pub angle_rad: Vec<Option<f64>>,
     /// Global bearing of each IRS.
@@ -110,6 +122,13 @@ pub struct FixRecord {
     pub truth: Option<Truth>,
     /// When things happened.
     pub timing: Timing,
+}
+
+fn alternatives(fix: &FusedFix) -> Vec<Alternative> {
+    let places = fix.alternatives.iter();
+    places
+        .map(|place| Alternative { position_m: place.position_m.into(), probability: place.probability })
+        .collect()
 }
 
 impl FixRecord {
@@ -144,8 +163,10 @@ impl FixRecord {
         cautions.extend(incomplete.then(|| "some blocks of a reporting node are missing".to_owned()));
         let status = match fix {
             None => Status::Unobservable,
-            Some(_) if cautions.is_empty() => Status::Nominal,
-            Some(_) => Status::Degraded,
+            Some(fix) => match Status::with_cautions(&fix.cautions) {
+                Status::Nominal if !cautions.is_empty() => Status::Degraded,
+                status => status,
+            },
         };
         Self {
             frame: frame.frame,
@@ -163,6 +184,7 @@ impl FixRecord {
             missing,
             excluded: fix.map(|fix| fix.excluded.clone()).unwrap_or_default(),
             cautions,
+            alternatives: fix.map(alternatives).unwrap_or_default(),
             angle_rad: (0..count).map(|k| angles.and_then(|a| a.irs[k].angle_rad)).collect(),
             bearing_rad: (0..count)
                 .map(|k| measurements.and_then(|m| m.bearing(k)).map(|b| b.bearing_rad))
@@ -201,6 +223,14 @@ impl FixRecord {
             paths_used: self.paths as u32,
             excluded: self.excluded.clone(),
             cautions: self.cautions.clone(),
+            alternatives: self
+                .alternatives
+                .iter()
+                .map(|other| v1::Alternative {
+                    position: Some(point(other.position_m)),
+                    probability: other.probability,
+                })
+                .collect(),
             bearing_rad: self.bearing_rad.iter().map(|b| b.unwrap_or(f64::NAN)).collect(),
             delay_s: self.delay_s.iter().flatten().map(|d| d.unwrap_or(f64::NAN)).collect(),
             source: match self.source {

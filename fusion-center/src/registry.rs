@@ -266,7 +266,7 @@ mod tests {
     #[test]
     fn the_same_scenario_is_welcome() {
         let mut registry = Registry::new(1, &[1, 2, 3, 4], "i");
-        let same = Application { scenario_sha256: vec![1, 2, 3, 4], ..application("a", None, "1") };
+        let same = Application { site_sha256: vec![1, 2, 3, 4], ..application("a", None, "1") };
         assert_eq!(registry.register(&same), Ok((0, "i-0-1".into())));
     }
 
@@ -297,7 +297,11 @@ mod tests {
         assert_eq!(registry.register(&application("c", None, "1")).unwrap().0, 2, "nobody has had it");
         assert_eq!(registry.register(&application("d", None, "1")).unwrap().0, 0, "its holder is away");
         let second = registry.register(&application("b", None, "2"));
-        assert_eq!(second, Err(Refusal::Taken { index: 1, holder: "b".into() }), "another process of that name");
+        assert_eq!(
+            second,
+            Err(Refusal::Taken { index: 1, holder: "b".into() }),
+            "another process of that name"
+        );
         assert_eq!(registry.register(&application("b", None, "1")).unwrap().0, 1, "the same process");
         assert_eq!(registry.register(&application("e", None, "1")), Err(Refusal::Full { count: 3 }));
     }

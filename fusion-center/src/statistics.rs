@@ -101,6 +101,7 @@ impl StageHistograms {
 pub struct Tally {
     fixes: u64,
     nominal: u64,
+    doubtful: u64,
     without_fix: u64,
     reasons: BTreeMap<String, u64>,
 }
@@ -111,6 +112,7 @@ impl Tally {
         if fix.position_m.is_some() {
             self.fixes += 1;
             self.nominal += u64::from(fix.status == "nominal");
+            self.doubtful += u64::from(fix.status == "doubtful");
             return;
         }
         self.without_fix += 1;
@@ -167,6 +169,8 @@ pub struct Figures {
     pub nominal: u64,
     /// Of these, degraded.
     pub degraded: u64,
+    /// Of these, doubtful.
+    pub doubtful: u64,
     /// Frames that were solved and gave no position.
     pub without_fix: u64,
     /// Why, by kind of reason.
@@ -220,7 +224,8 @@ impl Statistics {
         Figures {
             fixes: counts.fixes,
             nominal: counts.nominal,
-            degraded: counts.fixes - counts.nominal,
+            degraded: counts.fixes - counts.nominal - counts.doubtful,
+            doubtful: counts.doubtful,
             without_fix: counts.without_fix,
             without_fix_reasons: counts.reasons.clone(),
             judged: self.judged,

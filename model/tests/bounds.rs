@@ -126,7 +126,7 @@ fn one_irs_locates_by_itself_and_a_line_of_sight_channel_hides_the_departure_ang
 #[test]
 fn frames_of_a_moving_target_add_up_as_a_straight_line_does() {
     let (system, target) = system(3, 50.0);
-    let one = Information::new(&system, target, Gain::Unknown).position_information(Scheme::Hybrid);
+    let one = Information::new(&system, target, RCS_M2, Gain::Unknown).position_information(Scheme::Hybrid);
     let alone = one.try_inverse().unwrap();
     for count in [2, 3, 4, 16, 64] {
         let frames: Vec<(f64, Matrix2<f64>)> = (0..count).map(|back| (-f64::from(back), one)).collect();
@@ -150,10 +150,11 @@ fn frames_of_a_moving_target_add_up_as_a_straight_line_does() {
 fn averages_and_cross_sections_scale_the_information() {
     let ((low, target), (high, _)) = (system(5, 50.0), system(5, 60.0));
     let bound = |information: Information| information.position_crb_m2(Scheme::Hybrid).unwrap();
-    let expected = bound(Information::new(&high, target, Gain::Unknown));
-    let one = || Information::new(&low, target, Gain::Unknown);
+    let expected = bound(Information::new(&high, target, RCS_M2, Gain::Unknown));
+    let of = |rcs_m2: f64| Information::new(&low, target, rcs_m2, Gain::Unknown);
+    let one = || of(RCS_M2);
     let averaged = (0..3).fold(one(), |all, l| all.averaged(l, 10.0));
-    for found in [bound(averaged), bound(one().with_cross_section(10.0))] {
+    for found in [bound(averaged), bound(of(10.0 * RCS_M2))] {
         assert!((found - expected).norm() < 1e-9 * expected.norm());
     }
     // One node's average lies between none and all.

@@ -24,6 +24,7 @@ use super::likelihood::each_term;
 use super::locate::{Alternative, DirectLocator, Missed, NEGLIGIBLE, Survey, noise_factor};
 use super::newton::{Climb, Summit};
 use super::posterior::{Hypotheses, Part, Peak, Posterior, log_mean};
+use crate::location::Caution;
 
 /// Peaks that are climbed at most.
 const MOST_CLIMBS: usize = 3;
@@ -71,8 +72,8 @@ pub struct MovingFix {
     /// Radius that holds the position's error with probability `1 - integrity_risk`, given one possible undetected
     /// fault; none where there is no such radius.
     pub protection_level_m: Option<f64>,
-    /// Whether the target may well be elsewhere.
-    pub doubtful: bool,
+    /// Why the fix is in doubt: the target may be elsewhere, or there may be none.
+    pub doubts: Vec<Caution>,
     /// Where the target then may be in the middle of the batch, likeliest first.
     pub alternatives: Vec<Alternative>,
 }
@@ -135,7 +136,7 @@ impl DirectLocator {
             log_likelihood,
             false_alarm_probability,
             protection_level_m: certainty.protection_level_m(&to_position, 1.0, self.settings.integrity_risk),
-            doubtful: elsewhere.probability > self.settings.doubt_probability,
+            doubts: self.doubts(elsewhere.probability, false_alarm_probability),
             alternatives: elsewhere.places,
         })
     }

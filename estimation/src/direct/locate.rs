@@ -13,7 +13,7 @@ use super::likelihood::{each_term, log_likelihood};
 use super::newton::{Climb, Summit};
 use super::posterior::{Part, Posterior, log_mean};
 use super::scene::Scene;
-use crate::location::Fault;
+use crate::location::{Caution, Fault};
 
 /// Peaks of the grid that are climbed at most.
 const MOST_CLIMBS: usize = 6;
@@ -37,6 +37,9 @@ pub struct DirectSettings {
     pub fault_probability: f64,
     /// Largest share of the paths that may be taken out. Default: one half.
     pub most_excluded_share: f64,
+    /// A fix is doubtful where noise alone looks like it more often than this share of the allowed false alarms.
+    /// Default: 0.02, one frame in 100 000 with the default false-alarm probability.
+    pub doubt_share: f64,
     /// A fix is doubtful where the target is elsewhere with more than this probability. Default: 2e-3.
     pub doubt_probability: f64,
     /// Share of fixes whose error may exceed the protection level. Default: 1e-3.
@@ -49,6 +52,7 @@ impl Default for DirectSettings {
             false_alarm_probability: 5e-4,
             fault_probability: 5e-4,
             most_excluded_share: 0.5,
+            doubt_share: 0.02,
             doubt_probability: 2e-3,
             integrity_risk: 1e-3,
         }
@@ -101,8 +105,8 @@ pub struct DirectFix {
     pub excluded: Vec<Disagreement>,
     /// Posterior probability that the target is not where the covariance says.
     pub elsewhere_probability: f64,
-    /// Whether that is more than is allowed for a fix without doubt.
-    pub doubtful: bool,
+    /// Why the fix is in doubt: the target may be elsewhere, or there may be none.
+    pub doubts: Vec<Caution>,
     /// Where the target then may be, likeliest first.
     pub alternatives: Vec<Alternative>,
     /// Paths in use.
@@ -248,11 +252,21 @@ impl DirectLocator {
             log_likelihood,
             false_alarm_probability: probability,
             excluded,
-            doubtful: elsewhere.probability > self.settings.doubt_probability,
+            doubts: self.doubts(elsewhere.probability, probability),
             elsewhere_probability: elsewhere.probability,
             alternatives: elsewhere.places,
             paths: found.paths,
         })
+    }
+
+    /// Why a fix is in doubt, from the probabilities that the target is elsewhere and that noise alone looks like this.
+    pub(super) fn doubts(&self, elsewhere: f64, false_alarm: f64) -> Vec<Caution> {
+        let DirectSettings { doubt_probability, doubt_share, false_alarm_probability, .. } = self.settings;
+        let all = [
+            (elsewhere > doubt_probability, Caution::Ambiguous),
+            (false_alarm > doubt_share * false_alarm_probability, Caution::BarelyDetected),
+        ];
+        all.into_iter().filter_map(|(applies, caution)| applies.then_some(caution)).collect()
     }
 
     /// The terms of the likelihood at a point.

@@ -166,7 +166,7 @@ impl Fuser {
             velocity_m_per_frame: Some(Point::new(moving.state.z, moving.state.w)),
             protection_level_m: moving.protection_level_m,
             excluded: Vec::new(),
-            cautions: direct_cautions(false, moving.doubtful, moving.protection_level_m),
+            cautions: direct_cautions(false, moving.doubts, moving.protection_level_m),
             alternatives: moving.alternatives,
             three_stage: None,
             direct: None,
@@ -259,13 +259,10 @@ fn three_stage_fix(staged: ThreeStageFix) -> FusedFix {
 }
 
 /// Why a direct fix is not nominal.
-fn direct_cautions(faulty: bool, doubtful: bool, level_m: Option<f64>) -> Vec<Caution> {
-    let all = [
-        (faulty, Caution::FaultExcluded),
-        (doubtful, Caution::Ambiguous),
-        (level_m.is_none(), Caution::Unprotected),
-    ];
-    all.into_iter().filter_map(|(applies, caution)| applies.then_some(caution)).collect()
+fn direct_cautions(faulty: bool, doubts: Vec<Caution>, level_m: Option<f64>) -> Vec<Caution> {
+    let faulty = faulty.then_some(Caution::FaultExcluded);
+    let unprotected = level_m.is_none().then_some(Caution::Unprotected);
+    faulty.into_iter().chain(doubts).chain(unprotected).collect()
 }
 
 fn direct_fix(direct: DirectFix, staged: Option<ThreeStageFix>) -> FusedFix {
@@ -276,7 +273,11 @@ fn direct_fix(direct: DirectFix, staged: Option<ThreeStageFix>) -> FusedFix {
         velocity_m_per_frame: None,
         protection_level_m: direct.protection_level_m,
         excluded: direct.excluded.iter().map(ToString::to_string).collect(),
-        cautions: direct_cautions(!direct.excluded.is_empty(), direct.doubtful, direct.protection_level_m),
+        cautions: direct_cautions(
+            !direct.excluded.is_empty(),
+            direct.doubts.clone(),
+            direct.protection_level_m,
+        ),
         alternatives: direct.alternatives.clone(),
         three_stage: staged,
         direct: Some(direct),

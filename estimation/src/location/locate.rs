@@ -148,6 +148,9 @@ pub enum Caution {
     /// Two places fit, and nothing decides.
     #[error("other places fit; the likeliest one is given")]
     Ambiguous,
+    /// The echo is hardly stronger than what noise alone gives now and then.
+    #[error("the echo is barely above what noise alone gives")]
+    BarelyDetected,
     /// The iteration did not settle.
     #[error("the iteration did not settle")]
     NotConverged,
@@ -156,7 +159,14 @@ pub enum Caution {
 impl Caution {
     /// Whether the position itself is in doubt, and not just checked or founded less well.
     pub fn is_doubt(&self) -> bool {
-        matches!(self, Self::Ambiguous | Self::FaultNotCertain | Self::Inconsistent | Self::NotConverged)
+        matches!(
+            self,
+            Self::Ambiguous
+                | Self::FaultNotCertain
+                | Self::Inconsistent
+                | Self::NotConverged
+                | Self::BarelyDetected
+        )
     }
 }
 

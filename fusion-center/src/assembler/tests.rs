@@ -164,7 +164,10 @@ fn members_tell_what_each_report_added() {
             member(Fates { duplicate: 2, ..none }, 0, None, 8),
         ]
     );
-    assert_eq!((closed[0].first_ns, closed[0].last_ns, closed[0].frame), (5, 8, FrameId { run: 1, frame: 0 }));
+    assert_eq!(
+        (closed[0].first_ns, closed[0].last_ns, closed[0].frame),
+        (5, 8, FrameId { run: 1, frame: 0 })
+    );
 }
 
 /// A report without a sound block is no report: its node is waited for, and its frame has no quorum by it.
@@ -268,7 +271,8 @@ fn the_end_closes_what_waits() {
 /// is withdrawn once a majority has contradicted it for three deadlines.
 #[test]
 fn only_what_a_majority_closed_is_agreed() {
-    for (reporters, count, agreed) in [(1, 2, false), (2, 4, false), (3, 4, true), (3, 5, true), (2, 3, true)] {
+    for (reporters, count, agreed) in [(1, 2, false), (2, 4, false), (3, 4, true), (3, 5, true), (2, 3, true)]
+    {
         let mut assembler = connected(count);
         (0..reporters).for_each(|l| drop(assembler.offer(l, report(50, &[0]), 0, ()).unwrap()));
         // The others have come past it.

@@ -39,7 +39,7 @@ fn requests() -> Value {
 fn fix() -> Value {
     json!({
         "frame": "number of the frame",
-        "status": "nominal, degraded or unobservable",
+        "status": "nominal, degraded, doubtful or unobservable",
         "position_m": "where the target is: [x, y]",
         "covariance_m2": "of its error: [xx, xy, yy]",
         "protection_level_m": "radius that holds the error with probability 0.999 given one undetected fault",
@@ -48,6 +48,7 @@ fn fix() -> Value {
         "missing": "paths [l, k] that did not come: sensed at IRS l, reflected by IRS k",
         "excluded": "what was excluded as faulty, in words",
         "cautions": "why the fix is not nominal, in words",
+        "alternatives": "where else the target may be, likeliest first: position_m, probability; absent if nowhere",
         "angle_rad": "local angle at each IRS",
         "bearing_rad": "global bearing from each IRS",
         "delay_s": "refined delay of each path, by l, then k",

@@ -24,10 +24,11 @@ pub fn replay(directory: &Path, fixes: Option<&Path>, json: bool) -> anyhow::Res
     let interval = interval.map_or(String::new(), |[low, high]| format!(" (95 %: {low:.2} to {high:.2})"));
     let centimetres = |value: Option<f64>| value.map_or("-".into(), |m| format!("{:.1} cm", 100.0 * m));
     say(&format!(
-        "{} fixes replayed ({} nominal, {} degraded, {} frames without)\nrms error {}, exact bound {}, gap {}",
+        "{} fixes replayed ({} nominal, {} degraded, {} doubtful, {} frames without)\nrms error {}, exact bound {}, gap {}",
         figures.fixes,
         figures.nominal,
         figures.degraded,
+        figures.doubtful,
         figures.without_fix,
         centimetres(figures.rms_error_m),
         centimetres(figures.bound_rms_m),

@@ -125,12 +125,13 @@ impl DemoReport {
             |value: &Value| value.as_f64().map_or("-".into(), |metres| format!("{:.1} cm", 100.0 * metres));
         writeln!(
             out,
-            "{} fixes of {} IRSs at {} dBm ({} nominal, {} degraded), availability {}, first fix after {}",
+            "{} fixes of {} IRSs at {} dBm ({} nominal, {} degraded, {} doubtful), availability {}, first fix after {}",
             number(&fusion["fixes"]),
             self.nodes,
             self.power_dbm,
             number(&fusion["nominal"]),
             number(&fusion["degraded"]),
+            number(&fusion["doubtful"]),
             self.availability().map_or("-".into(), |share| format!("{:.1} %", 100.0 * share)),
             self.first_fix_s.map_or("-".into(), |s| format!("{s:.2} s")),
         )?;
