@@ -139,8 +139,7 @@ impl Figure {
             }
             (Self::LocationPower | Self::LocationDistance, Effort::Full) => 2000,
             (Self::LocationPower | Self::LocationDistance, Effort::Quick) => 200,
-            (Self::AnglePower, Effort::Full) => 500,
-            (Self::AnglePowerFullRank, Effort::Full) => 200,
+            (Self::AnglePower | Self::AnglePowerFullRank, Effort::Full) => 500,
             (Self::AnglePower | Self::AnglePowerFullRank, Effort::Quick) => 20,
             (Self::LiteralSweep, Effort::Full) => 60,
             (Self::LiteralSweep, Effort::Quick) => 5,
