@@ -94,11 +94,12 @@ pub fn angle_summary(evidence: &Evidence) -> Option<Table> {
     let at = |metric: &str, scheme: &str| evidence.at(AnglePowerFullRank, 50.0, scheme, metric);
     head.extend(["well-conditioned S_k, 50 dBm", "there, above the paper's bound"].map(String::from));
     for (row, (scheme, _)) in rows.iter_mut().zip(ESTIMATORS) {
-        row.push(format!("{:.1}", at("gap_exact_db", scheme)?.value));
-        row.push(format!("{:.1}", at("gap_paper_db", scheme)?.value));
+        row.push(tenths(at("gap_exact_db", scheme)?.value));
+        row.push(tenths(at("gap_paper_db", scheme)?.value));
     }
-    let chosen = |name: &str| !name.contains("root-MUSIC");
-    rows.retain(|row| chosen(&row[0]));
+    let others =
+        ["root-MUSIC", "beamformer, all", "beamformer, one", "joint beamformer, one", "joint ADMM, denoised"];
+    rows.retain(|row| !others.iter().any(|name| row[0].starts_with(name)));
     Some(Table { heading: String::new(), note: String::new(), head, rows })
 }
 
@@ -116,6 +117,12 @@ pub fn positions(evidence: &Evidence) -> Option<Table> {
     })
 }
 
+/// With one decimal, and no sign on a zero.
+fn tenths(value: f64) -> String {
+    let rounded = (10.0 * value).round() / 10.0;
+    format!("{:.1}", if rounded == 0.0 { 0.0 } else { rounded })
+}
+
 type Cells = (Vec<String>, Vec<Vec<String>>);
 
 fn against_power(
@@ -131,7 +138,7 @@ fn against_power(
         let gross = evidence.curve(figure, scheme, "gross_error_share")?;
         let gaps: Curve = evidence.curve(figure, scheme, metric)?;
         let cell = |&(power, share): &(f64, super::statistics::Estimate)| {
-            let gap = gaps.iter().find(|(x, _)| *x == power).map(|(_, gap)| format!("{:.1}", gap.value));
+            let gap = gaps.iter().find(|(x, _)| *x == power).map(|(_, gap)| tenths(gap.value));
             let gap = gap.unwrap_or_else(|| "-".into());
             if share.value > 0.0 { format!("{gap} ({:.1} %)", 100.0 * share.value) } else { gap }
         };

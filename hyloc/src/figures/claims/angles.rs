@@ -217,8 +217,8 @@ fn best(evidence: &Evidence) -> Option<Finding> {
         verdict,
         reason: format!(
             "The paper gives the others one block each; on all blocks of an IRS, which they can use as well, simple ones are \
-             level with or ahead of angles read off eigenvectors. What the joint problem is worth once both are polished shows below the \
-             threshold, in gross errors at Table I: {} against {} of the polished joint beamformer at 40 dBm, {} against {} at \
+             level with or ahead of angles read off eigenvectors. Once both are polished, what the joint problem is worth can only show \
+             below the threshold, in gross errors at Table I: {} against {} of the polished joint beamformer at 40 dBm, {} against {} at \
              35 dBm.",
             gross(40.0, "proposed-polished")?,
             gross(40.0, "beamformer-polished")?,
