@@ -100,6 +100,7 @@ fn report_is_whole(folder: &TempDir) {
     let claims: Vec<&str> = markdown
         .lines()
         .skip_while(|line| *line != "## Verdicts")
+        .take_while(|line| *line != "## Reasons")
         .filter(|line| line.starts_with("| ") && !line.starts_with("| claim") && !line.starts_with("| ---"))
         .collect();
     assert_eq!(claims.len(), 25);
