@@ -74,6 +74,12 @@ fn mean_nees(outcomes: &[Outcome]) -> f64 {
     outcomes.iter().map(|o| o.nees).sum::<f64>() / outcomes.len() as f64
 }
 
+/// Whether a mean of `n` normalised squared errors is one of an honest covariance: within 2.6 standard errors of two,
+/// which 1 % of honest ones are not. A covariance that is 25 % off is not, from 450 fixes on.
+fn is_honest(nees: f64, n: usize) -> bool {
+    (nees - 2.0).abs() < 2.6 * 2.0 / (n as f64).sqrt()
+}
+
 fn share(outcomes: &[Outcome], what: impl Fn(&Outcome) -> bool) -> f64 {
     outcomes.iter().filter(|o| what(o)).count() as f64 / outcomes.len() as f64
 }
@@ -83,7 +89,7 @@ fn three_stages_at_sixty_dbm() {
     let outcomes = outcomes(60.0, 500, Method::ThreeStage, PayloadKind::Block);
     let (gap_db, nees) = (gap_db(&outcomes), mean_nees(&outcomes));
     println!("60 dBm, three stages: {gap_db:.2} dB above the exact bound, NEES {nees:.2}");
-    assert!(gap_db < 0.5);
+    assert!(gap_db < 0.5 && is_honest(nees, outcomes.len()));
 }
 
 #[test]
@@ -96,7 +102,7 @@ fn three_stages_at_fifty_dbm() {
          degraded",
         100.0 * sound
     );
-    assert!(sound >= 0.97 && gap_db < 0.5);
+    assert!(sound >= 0.97 && gap_db < 0.5 && is_honest(nees, outcomes.len()));
 }
 
 /// Auto takes the three-stage fix where every path is strong, the direct one where it is not, and is at the
@@ -115,7 +121,7 @@ fn auto_takes_what_is_safe() {
             outcomes.len()
         );
         assert!((direct_at_least..=direct_at_most).contains(&direct));
-        assert!(gap_db <= most_gap_db && outcomes.len() >= 290);
+        assert!(gap_db <= most_gap_db && outcomes.len() >= 290 && is_honest(nees, outcomes.len()));
     }
 }
 
@@ -167,7 +173,9 @@ fn a_batch_without_a_target_gives_no_fix() {
     for (way, fuser) in fusers.iter().enumerate() {
         let false_fixes = fixes.iter().filter(|fix| fix[way]).count();
         println!("{:?}: {false_fixes} false fixes of {BATCHES} batches", fuser.settings().batch.combination);
-        assert!((2..=20).contains(&false_fixes), "asked for were 10");
+        // Asked for were 10; 99.9 % of all runs with that mean stay below 22. The threshold may be on the safe side
+        // by a factor of five.
+        assert!((2..=21).contains(&false_fixes), "asked for were 10");
     }
 }
 
@@ -181,7 +189,7 @@ fn every_payload_is_located() {
             "55 dBm, {kind:?}: {gap_db:.2} dB above the exact bound, NEES {nees:.2}, {} of 200",
             outcomes.len()
         );
-        assert!(outcomes.len() >= 190);
+        assert!(outcomes.len() >= 190 && is_honest(nees, outcomes.len()), "{kind:?}");
         gap_db
     });
     assert!(gaps[0] <= 0.5 && gaps[1] <= 1.0 && gaps[2] <= 4.0);
