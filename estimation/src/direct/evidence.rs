@@ -226,6 +226,11 @@ impl Evidence {
         (energy, entries)
     }
 
+    /// Whether some path delivers what its node has selected, a block or a delay, and not all that was received.
+    pub(super) fn is_selected(&self) -> bool {
+        self.spectra() < self.present_paths()
+    }
+
     /// Paths that came as spectra.
     pub(super) fn spectra(&self) -> usize {
         let paths = self.nodes.iter().flat_map(|node| &node.paths);

@@ -136,7 +136,7 @@ impl DirectLocator {
             log_likelihood,
             false_alarm_probability,
             protection_level_m: certainty.protection_level_m(&to_position, 1.0, self.settings.integrity_risk),
-            doubts: self.doubts(elsewhere.probability, false_alarm_probability),
+            doubts: self.doubts(elsewhere.probability, false_alarm_probability, batch.is_selected()),
             alternatives: elsewhere.places,
         })
     }
@@ -287,6 +287,11 @@ impl Batch<'_> {
             time_spread: square.sqrt(),
             coherent: self.combination == Combination::Coherent,
         })
+    }
+
+    /// Whether nodes have selected any of what came.
+    fn is_selected(&self) -> bool {
+        self.frames.iter().any(|(_, survey)| survey.evidence.is_selected())
     }
 
     /// Gains that are fitted.

@@ -40,6 +40,9 @@ pub struct DirectSettings {
     /// A fix is doubtful where noise alone looks like it more often than this share of the allowed false alarms.
     /// Default: 0.02, one frame in 100 000 with the default false-alarm probability.
     pub doubt_share: f64,
+    /// The same where a path delivers a block or a delay: its node has selected the best of all delays, which noise
+    /// alone makes look better than it is. Default: 1e-4.
+    pub selected_doubt_share: f64,
     /// A fix is doubtful where the target is elsewhere with more than this probability. Default: 2e-3.
     pub doubt_probability: f64,
     /// Share of fixes whose error may exceed the protection level. Default: 1e-3.
@@ -53,6 +56,7 @@ impl Default for DirectSettings {
             fault_probability: 5e-4,
             most_excluded_share: 0.5,
             doubt_share: 0.02,
+            selected_doubt_share: 1e-4,
             doubt_probability: 2e-3,
             integrity_risk: 1e-3,
         }
@@ -252,16 +256,19 @@ impl DirectLocator {
             log_likelihood,
             false_alarm_probability: probability,
             excluded,
-            doubts: self.doubts(elsewhere.probability, probability),
+            doubts: self.doubts(elsewhere.probability, probability, survey.evidence.is_selected()),
             elsewhere_probability: elsewhere.probability,
             alternatives: elsewhere.places,
             paths: found.paths,
         })
     }
 
-    /// Why a fix is in doubt, from the probabilities that the target is elsewhere and that noise alone looks like this.
-    pub(super) fn doubts(&self, elsewhere: f64, false_alarm: f64) -> Vec<Caution> {
-        let DirectSettings { doubt_probability, doubt_share, false_alarm_probability, .. } = self.settings;
+    /// Why a fix is in doubt, from the probabilities that the target is elsewhere and that noise alone looks like this,
+    /// and whether nodes have selected what came.
+    pub(super) fn doubts(&self, elsewhere: f64, false_alarm: f64, selected: bool) -> Vec<Caution> {
+        let DirectSettings { doubt_probability, false_alarm_probability, .. } = self.settings;
+        let doubt_share =
+            if selected { self.settings.selected_doubt_share } else { self.settings.doubt_share };
         let all = [
             (elsewhere > doubt_probability, Caution::Ambiguous),
             (false_alarm > doubt_share * false_alarm_probability, Caution::BarelyDetected),

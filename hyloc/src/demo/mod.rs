@@ -2,7 +2,7 @@
 //!
 //! The command starts itself again in each role: one fusion center, one simulator, K nodes, each on free ports.
 //! It shows fixes as they come, and at the end what they add up to, however it ends. Children stop when told to, when the
-//! demo is interrupted, and when it dies; a child that dies by itself is named ([`watch`]).
+//! demo is interrupted, and when it dies; a child that dies by itself is named (`watch`).
 
 mod children;
 mod report;

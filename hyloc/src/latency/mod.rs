@@ -2,7 +2,7 @@
 //!
 //! For every K the whole pipeline runs open loop at a fixed rate; latency counts from the *intended* send time of
 //! a frame, so that a stall is charged to every frame that it delays (no coordinated omission). Only a rate that
-//! holds is a measurement ([`judgement`]): one that does not is said so with the reason, and lowered until one does.
+//! holds is a measurement (`judgement`): one that does not is said so with the reason, and lowered until one does.
 
 mod growth;
 mod judgement;
