@@ -44,7 +44,7 @@ impl Notice {
 
 impl Failures {
     /// An attempt failed for `reason`: whether that should be reported now. The first failure is, then one after
-    /// every pause; another reason does not wait longer than [`SHORTEST_PAUSE`].
+    /// every pause; another reason does not wait longer than the shortest pause.
     pub fn failed(&mut self, now: Instant, reason: &str) -> Option<Notice> {
         let Some(streak) = &mut self.streak else {
             let reason = reason.to_owned();
