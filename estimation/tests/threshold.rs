@@ -79,31 +79,43 @@ struct Nominal {
     outside: usize,
 }
 
-/// Nominal fixes of 1500 frames of scenario `seed`.
-fn nominal(seed: u64, power_dbm: f64, kind: PayloadKind) -> Nominal {
-    let scenario = Scenario::default().with_power_dbm(power_dbm).with_seed(seed);
+impl Nominal {
+    /// Those of all outcomes that are called nominal.
+    fn new(label: &str, all: &[Outcome]) -> Self {
+        let nominal: Vec<&Outcome> = all.iter().filter(|outcome| outcome.is_nominal()).collect();
+        let result = Self {
+            fixes: nominal.len(),
+            nees: nominal.iter().map(|o| o.nees).sum::<f64>() / nominal.len() as f64,
+            outside: nominal.iter().filter(|o| o.nees > ELLIPSE).count(),
+        };
+        println!(
+            "{label}: {} fixes, {} off by more than 1 m; {} nominal, of which {} off by more than 1 m, {} outside \
+             their 99.9 % ellipse, NEES {:.2}",
+            all.len(),
+            all.iter().filter(|o| o.error_m > 1.0).count(),
+            result.fixes,
+            nominal.iter().filter(|o| o.error_m > 1.0).count(),
+            result.outside,
+            result.nees,
+        );
+        result
+    }
+
+    /// NEES of at most 2.6 (three standard errors more where there are fewer than thirty fixes, which have no mean to
+    /// speak of), and at most 1 % of the fixes outside their 99.9 % ellipse.
+    fn assert_consistent(&self, label: &str) {
+        let slack = if self.fixes < 30 { 6.0 / (self.fixes.max(1) as f64).sqrt() } else { 0.0 };
+        assert!(self.fixes == 0 || self.nees <= 2.6 + slack, "{label}: {}", self.nees);
+        assert!(self.outside as f64 <= 0.01 * self.fixes as f64, "{label}: {}", self.outside);
+    }
+}
+
+/// Nominal fixes of 1500 frames.
+fn nominal(power_dbm: f64, kind: PayloadKind) -> Nominal {
+    let scenario = Scenario::default().with_power_dbm(power_dbm);
     let pipeline = Pipeline::new(&scenario, kind, FusionSettings::default());
     let all: Vec<Outcome> = (0..1500).into_par_iter().filter_map(|frame| pipeline.outcome(frame)).collect();
-    let nominal: Vec<&Outcome> = all.iter().filter(|outcome| outcome.is_nominal()).collect();
-    let count =
-        |outcomes: &[&Outcome], test: fn(&Outcome) -> bool| outcomes.iter().filter(|o| test(o)).count();
-    let every: Vec<&Outcome> = all.iter().collect();
-    let result = Nominal {
-        fixes: nominal.len(),
-        nees: nominal.iter().map(|o| o.nees).sum::<f64>() / nominal.len() as f64,
-        outside: count(&nominal, |o| o.nees > ELLIPSE),
-    };
-    println!(
-        "{power_dbm} dBm, {kind:?}: {} fixes, {} off by more than 1 m; {} nominal, of which {} off by more than 1 m, {} \
-         outside their 99.9 % ellipse, NEES {:.2}",
-        all.len(),
-        count(&every, |o| o.error_m > 1.0),
-        result.fixes,
-        count(&nominal, |o| o.error_m > 1.0),
-        result.outside,
-        result.nees,
-    );
-    result
+    Nominal::new(&format!("{power_dbm} dBm, {kind:?}"), &all)
 }
 
 /// Where the likelihood has other peaks, a fix is widened or called doubtful: what is called nominal can be relied on.
@@ -111,15 +123,7 @@ fn nominal(seed: u64, power_dbm: f64, kind: PayloadKind) -> Nominal {
 fn nominal_fixes_below_the_threshold_are_where_they_say() {
     for kind in [PayloadKind::Spectrum, PayloadKind::Block] {
         for power_dbm in [30.0, 32.0, 35.0, 40.0] {
-            let nominal = nominal(1, power_dbm, kind);
-            // A handful of fixes has no mean to speak of: three standard errors more where there are fewer than thirty.
-            let slack = if nominal.fixes < 30 { 6.0 / (nominal.fixes.max(1) as f64).sqrt() } else { 0.0 };
-            assert!(
-                nominal.fixes == 0 || nominal.nees <= 2.6 + slack,
-                "{power_dbm} dBm, {kind:?}: {}",
-                nominal.nees
-            );
-            assert!(nominal.outside as f64 <= 0.01 * nominal.fixes as f64, "{power_dbm} dBm, {kind:?}");
+            nominal(power_dbm, kind).assert_consistent(&format!("{power_dbm} dBm, {kind:?}"));
         }
     }
 }
@@ -127,10 +131,51 @@ fn nominal_fixes_below_the_threshold_are_where_they_say() {
 #[test]
 fn nearly_every_fix_at_fifty_dbm_is_nominal() {
     for kind in [PayloadKind::Spectrum, PayloadKind::Block] {
-        let nominal = nominal(1, 50.0, kind);
+        let nominal = nominal(50.0, kind);
         assert!(nominal.fixes >= 1485, "{} of 1500", nominal.fixes);
         // Three standard errors of the mean of as many chi-square variables of two degrees of freedom.
         assert!((nominal.nees - 2.0).abs() < 3.0 * 2.0 / (nominal.fixes as f64).sqrt(), "{}", nominal.nees);
+    }
+}
+
+/// A batch of frames of a target of constant velocity: the fix, and where the target is at the last frame.
+fn batch(
+    pipeline: &Pipeline,
+    number: u64,
+    frames: u64,
+    spoil: impl Fn(&mut [CMatrix]),
+) -> Option<(FusedFix, Point)> {
+    let at = |step: u64| {
+        pipeline.source.target_m(number) * 0.8 + Point::new(1.0 + 0.1 * step as f64, 1.0 - 0.1 * step as f64)
+    };
+    let survey = |step: u64| {
+        let frame = frames * number + step;
+        let mut echoes = pipeline.echoes(frame, at(step));
+        spoil(&mut echoes);
+        (frame, pipeline.fuser.survey(&pipeline.blocks(&echoes)).unwrap())
+    };
+    let surveys: Vec<_> = (0..frames).map(survey).collect();
+    let numbered: Vec<_> = surveys.iter().map(|(frame, survey)| (*frame, survey)).collect();
+    Some((pipeline.fuser.fuse_frames(&numbered).ok()?, at(frames - 1)))
+}
+
+fn batch_pipeline(power_dbm: f64, frames: u64) -> Pipeline {
+    let batch = BatchSettings { frames: frames as usize, ..BatchSettings::default() };
+    let settings = FusionSettings { method: Method::Direct, batch, ..FusionSettings::default() };
+    Pipeline::new(&Scenario::default().with_power_dbm(power_dbm), PayloadKind::Spectrum, settings)
+}
+
+/// The same for batches of four frames: other places are weighed with the prior of the cross-section counted once.
+#[test]
+fn nominal_batches_below_the_threshold_are_where_they_say() {
+    for (power_dbm, least_nominal) in [(30.0, 0), (32.0, 100), (35.0, 600)] {
+        let pipeline = batch_pipeline(power_dbm, 4);
+        let outcome = |number| batch(&pipeline, number, 4, |_| ()).map(|(fix, at)| Outcome::new(fix, at));
+        let all: Vec<Outcome> = (0..1000).into_par_iter().filter_map(outcome).collect();
+        let label = format!("{power_dbm} dBm, batches of four");
+        let nominal = Nominal::new(&label, &all);
+        nominal.assert_consistent(&label);
+        assert!(nominal.fixes >= least_nominal, "{label}: {} nominal", nominal.fixes);
     }
 }
 
@@ -217,28 +262,14 @@ fn protection_levels_of_direct_fixes_hold_with_a_fault() {
 #[test]
 fn protection_levels_of_batches_hold_with_a_fault() {
     const BATCHES: u64 = 600;
-    const FRAMES: u64 = 3;
-    let batch = BatchSettings { frames: FRAMES as usize, ..BatchSettings::default() };
-    let settings = FusionSettings { method: Method::Direct, batch, ..FusionSettings::default() };
-    let pipeline = Pipeline::new(&Scenario::default(), PayloadKind::Spectrum, settings);
+    let pipeline = batch_pipeline(Scenario::default().base_station.power_dbm, 3);
     let levels: Vec<(f64, Option<f64>)> = (0..BATCHES)
         .into_par_iter()
-        .filter_map(|batch| {
-            let at = |step: u64| {
-                pipeline.source.target_m(batch) * 0.8
-                    + Point::new(1.0 + 0.1 * step as f64, 1.0 - 0.1 * step as f64)
-            };
-            let (fault, bias_s) = random_fault(batch);
-            let surveys = (0..FRAMES).map(|step| {
-                let frame = FRAMES * batch + step;
-                let mut echoes = pipeline.echoes(frame, at(step));
-                spoil(&pipeline.source, &mut echoes, fault, bias_s);
-                (frame, pipeline.fuser.survey(&pipeline.blocks(&echoes)).unwrap())
-            });
-            let surveys: Vec<_> = surveys.collect();
-            let numbered: Vec<_> = surveys.iter().map(|(frame, survey)| (*frame, survey)).collect();
-            let fix = pipeline.fuser.fuse_frames(&numbered).ok()?;
-            Some(((fix.position_m - at(FRAMES - 1)).norm(), fix.protection_level_m))
+        .filter_map(|number| {
+            let (fault, bias_s) = random_fault(number);
+            let spoil = |echoes: &mut [CMatrix]| spoil(&pipeline.source, echoes, fault, bias_s);
+            let (fix, at) = batch(&pipeline, number, 3, spoil)?;
+            Some(((fix.position_m - at).norm(), fix.protection_level_m))
         })
         .collect();
     let levelled: Vec<(f64, f64)> =

@@ -106,8 +106,13 @@ pub struct TruthEntry {
     pub frame: u64,
     /// Where the target was.
     pub position_m: [f64; 2],
-    /// Its radar cross-section.
+    /// Its radar cross-section, 1 m^2 in recordings of protocol version 2, which did not record it.
+    #[serde(default = "unit_cross_section_m2")]
     pub rcs_m2: f64,
+}
+
+fn unit_cross_section_m2() -> f64 {
+    1.0
 }
 
 enum Entry {
@@ -259,4 +264,16 @@ fn write(file: File, site_sha256: &str, entries: &Receiver<Entry>) -> mcap::Mcap
 
 fn json<T: Serialize>(value: &T) -> Vec<u8> {
     serde_json::to_vec(value).expect("numbers only")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn truth_without_a_cross_section_can_be_read() {
+        let entry: TruthEntry =
+            serde_json::from_str(r#"{"run": 1, "frame": 2, "position_m": [3.0, 4.0]}"#).unwrap();
+        assert_eq!(entry, TruthEntry { run: 1, frame: 2, position_m: [3.0, 4.0], rcs_m2: 1.0 });
+    }
 }

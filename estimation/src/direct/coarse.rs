@@ -190,11 +190,11 @@ impl CoarseGrid {
         values
     }
 
-    /// Log-density of the posterior at every point, relative to nothing in particular; one value for each cross-section
-    /// per point.
-    pub fn log_densities(&self, scene: &Scene, evidence: &Evidence, hypotheses: &Hypotheses) -> Vec<f64> {
+    /// Log-likelihood ratio at every point, one value for each hypothesis per point. The prior of the hypotheses is not
+    /// in it, so that frames can be added up.
+    pub fn log_likelihoods(&self, scene: &Scene, evidence: &Evidence, hypotheses: &Hypotheses) -> Vec<f64> {
         let count = hypotheses.count();
-        let mut sums = hypotheses.start().repeat(self.points());
+        let mut sums = vec![0.0; count * self.points()];
         for (l, node) in evidence.nodes.iter().enumerate() {
             self.each_value(scene, l, node, |point, k, value| {
                 let views = &self.views[point];

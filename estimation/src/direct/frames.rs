@@ -136,7 +136,11 @@ impl DirectLocator {
             log_likelihood,
             false_alarm_probability,
             protection_level_m: certainty.protection_level_m(&to_position, 1.0, self.settings.integrity_risk),
-            doubts: self.doubts(elsewhere.probability, false_alarm_probability, batch.is_selected()),
+            doubts: self.doubts(
+                elsewhere.probability,
+                false_alarm_probability,
+                velocities.is_some() || batch.is_selected(),
+            ),
             alternatives: elsewhere.places,
         })
     }
@@ -221,7 +225,7 @@ impl DirectLocator {
         let here = batch.parts(self, &summit.at, Combination::NonCoherent);
         let near = total(&here) - NEGLIGIBLE * noise_factor;
         let totals = batch.frames.iter().map(|(_, survey)| survey.values.total.as_slice()).collect();
-        let totals = self.best_along(batch, tried, totals, 1);
+        let totals = self.best_along(batch, tried, totals, &[0.0]);
         self.look_around(
             &mut posterior,
             summit.at.xy(),
@@ -230,13 +234,13 @@ impl DirectLocator {
                 let hypotheses = Hypotheses::around(&here, noise_factor);
                 let frames = batch.frames.iter().map(|(_, survey)| &survey.evidence);
                 let logs: Vec<Vec<f64>> = frames
-                    .map(|evidence| self.grid.log_densities(&self.scene, evidence, &hypotheses))
+                    .map(|evidence| self.grid.log_likelihoods(&self.scene, evidence, &hypotheses))
                     .collect();
                 let logs = self.best_along(
                     batch,
                     tried,
                     logs.iter().map(Vec::as_slice).collect(),
-                    hypotheses.count(),
+                    &hypotheses.prior(),
                 );
                 let log_here = hypotheses.log_density(&here);
                 logs.into_iter().map(|log| log - log_here).collect()
@@ -246,10 +250,11 @@ impl DirectLocator {
     }
 
     /// Per point of the grid: the mean likelihood of the frames, added up along the velocity that suits the point best.
-    /// `values` has `stride` logarithms for every frame and point.
-    fn best_along(&self, batch: &Batch, tried: &[Point], values: Vec<&[f64]>, stride: usize) -> Vec<f64> {
+    /// `values` has as many logarithms for every frame and point as there are in `prior`, which is added once.
+    fn best_along(&self, batch: &Batch, tried: &[Point], values: Vec<&[f64]>, prior: &[f64]) -> Vec<f64> {
+        let stride = prior.len();
         let along = |from_m: Point, velocity: &Point| {
-            let mut sums = vec![0.0; stride];
+            let mut sums = prior.to_vec();
             for ((time, _), values) in batch.frames.iter().zip(&values) {
                 let point = self.grid.nearest(from_m + velocity * *time)?;
                 let own = &values[point * stride..(point + 1) * stride];

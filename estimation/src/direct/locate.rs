@@ -40,8 +40,8 @@ pub struct DirectSettings {
     /// A fix is doubtful where noise alone looks like it more often than this share of the allowed false alarms.
     /// Default: 0.02, one frame in 100 000 with the default false-alarm probability.
     pub doubt_share: f64,
-    /// The same where a path delivers a block or a delay: its node has selected the best of all delays, which noise
-    /// alone makes look better than it is. Default: 1e-4.
+    /// The same where noise alone looks better than it is, because the best of many was selected: of all delays by a
+    /// node that delivers a block or a delay, of all velocities by a batch. Default: 1e-4.
     pub selected_doubt_share: f64,
     /// A fix is doubtful where the target is elsewhere with more than this probability. Default: 2e-3.
     pub doubt_probability: f64,
@@ -235,8 +235,13 @@ impl DirectLocator {
             |point| survey.values.total[point] > near,
             || {
                 let hypotheses = &certainty.hypotheses;
-                let logs = self.grid.log_densities(&self.scene, &survey.evidence, hypotheses);
-                logs.chunks(hypotheses.count()).map(|logs| log_mean(logs) - certainty.log_density).collect()
+                let prior = hypotheses.prior();
+                let likelihoods = self.grid.log_likelihoods(&self.scene, &survey.evidence, hypotheses);
+                let density = |own: &[f64]| {
+                    let sums: Vec<f64> = prior.iter().zip(own).map(|(prior, own)| prior + own).collect();
+                    log_mean(&sums) - certainty.log_density
+                };
+                likelihoods.chunks(hypotheses.count()).map(density).collect()
             },
         );
         let covariance_m2 = posterior.covariance();
@@ -264,7 +269,7 @@ impl DirectLocator {
     }
 
     /// Why a fix is in doubt, from the probabilities that the target is elsewhere and that noise alone looks like this,
-    /// and whether nodes have selected what came.
+    /// and whether the best of many delays or velocities was selected.
     pub(super) fn doubts(&self, elsewhere: f64, false_alarm: f64, selected: bool) -> Vec<Caution> {
         let DirectSettings { doubt_probability, false_alarm_probability, .. } = self.settings;
         let doubt_share =

@@ -110,8 +110,8 @@ impl Hypotheses {
         self.targets.len()
     }
 
-    /// Log-weights of the hypotheses, which the terms are added to.
-    pub fn start(&self) -> Vec<f64> {
+    /// Prior log-weights of the hypotheses: counted once, however many frames are added up.
+    pub fn prior(&self) -> Vec<f64> {
         self.targets.iter().map(|target| -PRIOR_EXPONENT * target.kappa.ln()).collect()
     }
 
@@ -124,7 +124,7 @@ impl Hypotheses {
     }
 
     fn sums(&self, parts: &[Part]) -> Vec<f64> {
-        let mut sums = self.start();
+        let mut sums = self.prior();
         parts.iter().for_each(|part| self.add(&mut sums, part.value, part.unit_snr));
         sums
     }
