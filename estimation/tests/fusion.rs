@@ -152,7 +152,7 @@ fn a_batch_without_a_target_gives_no_fix() {
     let nodes = nodes(&source);
     let fusers = [Combination::NonCoherent, Combination::Coherent].map(|combination| {
         let batch = BatchSettings { frames: FRAMES as usize, combination, ..BatchSettings::default() };
-        let direct = DirectSettings { false_alarm_probability: 0.025, ..DirectSettings::default() };
+        let direct = DirectSettings { false_alarm_probability: 0.1, ..DirectSettings::default() };
         let settings = FusionSettings { method: Method::Direct, direct, batch, ..FusionSettings::default() };
         Fuser::new(source.system().clone(), settings).unwrap()
     });
@@ -173,9 +173,9 @@ fn a_batch_without_a_target_gives_no_fix() {
     for (way, fuser) in fusers.iter().enumerate() {
         let false_fixes = fixes.iter().filter(|fix| fix[way]).count();
         println!("{:?}: {false_fixes} false fixes of {BATCHES} batches", fuser.settings().batch.combination);
-        // Asked for were 10; 99.9 % of all runs with that mean stay below 22. The threshold may be on the safe side
-        // by a factor of five.
-        assert!((2..=21).contains(&false_fixes), "asked for were 10");
+        // Asked for were 40; 99.9 % of all runs with that mean stay below 61, and twice that share does not. The
+        // threshold may be on the safe side by a factor of five.
+        assert!((8..=60).contains(&false_fixes), "{false_fixes}, asked for were 40");
     }
 }
 
