@@ -87,7 +87,7 @@ enum Command {
     ///
     /// Monte Carlo on all cores; the same seed and trials give the same files on any number of
     /// threads. Writes NAME.csv, NAME.svg and NAME.png for each figure, and report.md and
-    /// report.html. docs/figures.md tells what is in them. Examples:
+    /// report.html. docs/science/claims.md tells what is in them. Examples:
     ///
     ///   hyloc figures --quick --out quick-figures
     ///   hyloc figures --only angle-power location-power --trials 2000
