@@ -1,8 +1,8 @@
 //! The committed figures, judged again: `docs/figures/*.csv` is the one source of what the report, the plots, the README
-//! and the errata say.
+//! and `docs/science` say.
 //!
 //! After a change of claims, tables or plots: `hyloc figures --redraw --out docs/figures`. After new data: the failing
-//! test prints the tables that belong into the README.
+//! test prints the rows and tables that belong into the documents.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -62,23 +62,69 @@ fn the_plots_show_the_data() {
     }
 }
 
-/// Every number of the README's tables of accuracy is one of the data's.
+/// A value of the committed data.
+fn value(figure: Figure, x: f64, scheme: &str, metric: &str) -> f64 {
+    let rows = committed(figure);
+    let row = rows.iter().find(|row| row.x == x && row.scheme == scheme && row.metric == metric);
+    row.unwrap_or_else(|| panic!("{figure} has no {metric} of {scheme} at {x}")).estimate.value
+}
+
+/// The text of a document with single spaces, so that line breaks do not matter.
+fn in_one_line(name: &str) -> String {
+    read(name).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Every number of the tables of accuracy is one of the data's.
 #[test]
-fn the_readme_says_what_the_data_say() {
-    let (readme, evidence) = (read("README.md"), evidence());
-    let summary = format!("Of its 25 claims: {}", counts(&judged(&evidence)));
-    assert!(readme.contains(&summary), "expected: {summary}");
+fn the_tables_of_accuracy_say_what_the_data_say() {
+    let (accuracy, evidence) = (read("docs/science/accuracy.md"), evidence());
     for table in [tables::angle_summary(&evidence), tables::positions(&evidence), tables::backhaul(&evidence)]
     {
         let table = table.unwrap().markdown();
-        assert!(readme.contains(&table), "the README should hold\n\n{table}");
+        assert!(accuracy.contains(&table), "docs/science/accuracy.md should hold\n\n{table}");
+    }
+    let summary = format!("Of the 25 claims in Section VI: {}", counts(&judged(&evidence)));
+    assert!(in_one_line("docs/science/claims.md").contains(&summary), "expected: {summary}");
+}
+
+/// The README compares several IRSs with one, and sums up accuracy and claims, by the data.
+#[test]
+fn the_readme_says_what_the_data_say() {
+    let (readme, evidence) = (in_one_line("README.md"), evidence());
+    let mut expected = Vec::new();
+    for count in [2.0, 3.0, 8.0] {
+        let of = |scheme: &str, metric: &str| value(Figure::CrbIrsCount, count, scheme, metric);
+        let together_cm = 100.0 * of("hybrid", "crb_exact_m2").sqrt();
+        let [apart, single] =
+            ["no-collaboration", "single-irs"].map(|scheme| of(scheme, "over_hybrid_exact_db"));
+        expected.push(format!("| {count} | {together_cm:.1} cm | +{apart:.1} dB | {single:.1} dB |"));
+    }
+    let single = value(Figure::CrbElements, 10.0, "single-irs", "over_hybrid_exact_db");
+    expected.push(format!("bound is {:.1} dB below that of three IRSs", -single));
+
+    let positions = tables::positions(&evidence).unwrap();
+    let column = positions.head.iter().position(|name| name == "50 dBm").unwrap();
+    let [three_stage, _, direct] = [0, 1, 2].map(|row| &positions.rows[row][column]);
+    expected.push(format!("{three_stage} dB above it in three stages and {direct} dB directly"));
+
+    let claims = judged(&evidence);
+    let count = |verdict: Verdict| claims.iter().filter(|claim| claim.verdict == verdict).count();
+    expected.push(format!(
+        "Of the {} claims in Section VI of the paper, {} are reproduced, {} partly and {} not",
+        claims.len(),
+        count(Verdict::Reproduced),
+        count(Verdict::Partly),
+        count(Verdict::NotReproduced)
+    ));
+    for text in expected {
+        assert!(readme.contains(&text), "the README should say: {text}");
     }
 }
 
-/// What a slip costs, as the errata tell it: figure, x, scheme and metric of every number there.
+/// What an error costs, as the errata tell it: figure, x, scheme and metric of every number there.
 #[test]
 fn the_errata_say_what_the_data_say() {
-    let errata = read("docs/errata.md");
+    let errata = read("docs/science/errata.md");
     let in_db = [
         (Figure::AnglePower, 50.0, "paper-literal", "gap_exact_db"),
         (Figure::AnglePowerFullRank, 50.0, "paper-literal", "gap_exact_db"),
@@ -105,7 +151,7 @@ fn the_errata_say_what_the_data_say() {
         let text = format!("{:.1} {unit} ({:.1} to {:.1})", scale * value, scale * low, scale * high);
         assert!(
             errata.contains(&text),
-            "docs/errata.md should say {text}: {figure}, {x}, {scheme}, {metric}"
+            "docs/science/errata.md should say {text}: {figure}, {x}, {scheme}, {metric}"
         );
     };
     in_db.into_iter().for_each(|key| told(key, 1.0, "dB"));

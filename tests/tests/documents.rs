@@ -1,6 +1,19 @@
-//! The documents point at what is there. What they say of the figures is tested in `hyloc/tests/claims.rs`.
+//! The documents agree with the project: links and anchors resolve, commands work, settings are complete. What they say
+//! about the figures is tested in `hyloc/tests/claims.rs`.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use clap::Parser;
+use hyloc::cli::Arguments;
+use hyloc_tests::process::executable;
+
+/// The README has fewer words than this: one screen and a half.
+const README_WORDS: usize = 900;
+
+/// Commands that documents show and that are not run here, one `command-prefix # reason` per line.
+const NOT_RUN: &str = "tests/commands-not-run.txt";
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_path_buf()
@@ -10,22 +23,211 @@ fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Every link to a file of the project leads somewhere.
-#[test]
-fn links_lead_somewhere() {
-    let folders = ["", "benchmarks", "deploy", "docs", "docs/figures", "tests/vectors"];
-    let mut seen = 0;
-    for folder in folders.map(|folder| root().join(folder)) {
-        let files = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
-        for file in files.filter(|path| path.extension().is_some_and(|extension| extension == "md")) {
-            for link in read(&file).split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next()) {
-                if link.is_empty() || link.contains("://") {
-                    continue;
-                }
-                seen += 1;
-                assert!(folder.join(link).exists(), "{}: {link} is not there", file.display());
+/// All Markdown files of the project.
+fn documents() -> Vec<PathBuf> {
+    let (mut found, mut folders) = (Vec::new(), vec![root()]);
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            if path.is_dir() && !name.starts_with('.') && name != "target" {
+                folders.push(path);
+            } else if path.is_file() && name.ends_with(".md") {
+                found.push(path);
             }
         }
     }
-    assert!(seen > 20, "{seen} links");
+    found.sort();
+    found
+}
+
+/// A Markdown file, split into prose and the lines of its code blocks.
+struct Document {
+    prose: String,
+    code: Vec<String>,
+}
+
+impl Document {
+    fn read(path: &Path) -> Self {
+        let (mut prose, mut code, mut inside) = (String::new(), Vec::new(), false);
+        for line in read(path).lines() {
+            if line.trim_start().starts_with("```") {
+                inside = !inside;
+            } else if inside {
+                code.push(line.to_owned());
+            } else {
+                prose.push_str(line);
+                prose.push('\n');
+            }
+        }
+        Self { prose, code }
+    }
+
+    /// Targets of the links that do not lead to another host.
+    fn links(&self) -> impl Iterator<Item = &str> {
+        let targets = self.prose.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        targets.filter(|target| !target.contains("://"))
+    }
+
+    /// Anchors of the headings, as GitHub makes them.
+    fn anchors(&self) -> BTreeSet<String> {
+        let kept = |c: &char| c.is_alphanumeric() || [' ', '-', '_'].contains(c);
+        let headings = self.prose.lines().filter(|line| line.starts_with('#'));
+        let titles = headings.map(|line| line.trim_start_matches('#').trim().to_lowercase());
+        titles.map(|title| title.chars().filter(kept).collect::<String>().replace(' ', "-")).collect()
+    }
+
+    /// Commands of hyloc and cargo, as words: lines of code blocks, and code within the prose.
+    fn commands(&self) -> Vec<Vec<String>> {
+        let code = self.code.iter().map(String::as_str).chain(self.prose.split('`').skip(1).step_by(2));
+        let is_command =
+            |words: &Vec<String>| words.len() > 1 && ["hyloc", "cargo"].contains(&words[0].as_str());
+        code.map(words).filter(is_command).collect()
+    }
+}
+
+/// The words of a command as a shell sees them, without variables before it and without a comment, a pipe or a
+/// redirection after it. `cargo run --release --` stands for hyloc.
+fn words(line: &str) -> Vec<String> {
+    let (mut words, mut quoted) = (vec![String::new()], false);
+    for c in line.replacen("cargo run --release -- ", "hyloc ", 1).chars() {
+        if c == '\'' {
+            quoted = !quoted;
+        } else if c.is_whitespace() && !quoted {
+            words.push(String::new());
+        } else if let Some(word) = words.last_mut() {
+            word.push(c);
+        }
+    }
+    let words = words.into_iter().filter(|word| !word.is_empty()).skip_while(|word| word.contains('='));
+    words.take_while(|word| !["#", "|", ">"].contains(&word.as_str())).collect()
+}
+
+/// The commands that are not run; every line must say why.
+fn not_run() -> Vec<Vec<String>> {
+    let text = read(&root().join(NOT_RUN));
+    let prefix = |line: &str| match line.split_once(" # ") {
+        Some((prefix, reason)) if !reason.trim().is_empty() => words(prefix),
+        _ => panic!("{NOT_RUN}: a command and, after ` # `, the reason: {line}"),
+    };
+    text.lines().map(prefix).collect()
+}
+
+/// Runs hyloc in the root of the project.
+fn hyloc(arguments: &[String]) -> Output {
+    Command::new(executable("hyloc")).args(arguments).current_dir(root()).output().unwrap()
+}
+
+/// The values of a flag, which may be repeated.
+fn values<'a>(words: &'a [String], flag: &'a str) -> impl Iterator<Item = &'a String> {
+    words.iter().zip(words.iter().skip(1)).filter(move |(word, _)| *word == flag).map(|(_, value)| value)
+}
+
+/// The package that a cargo command names exists, and so do its tests, benchmarks and examples.
+fn check_cargo(words: &[String]) {
+    let command = words.join(" ");
+    let Some(package) = values(words, "-p").next() else { return };
+    let name = format!("\nname = \"{package}\"\n");
+    let folders = std::fs::read_dir(root()).unwrap().map(|entry| entry.unwrap().path());
+    let mut packages = folders.filter(|folder| folder.join("Cargo.toml").is_file());
+    let folder = packages.find(|folder| read(&folder.join("Cargo.toml")).contains(&name));
+    let folder = folder.unwrap_or_else(|| panic!("`{command}`: there is no package {package}"));
+    for (flag, kind) in [("--test", "tests"), ("--bench", "benches"), ("--example", "examples")] {
+        for target in values(words, flag) {
+            let (file, module) = (format!("{kind}/{target}.rs"), format!("{kind}/{target}/main.rs"));
+            let exists = folder.join(file).exists() || folder.join(module).exists();
+            assert!(exists, "`{command}`: {package} has no {kind}/{target}");
+        }
+    }
+}
+
+#[test]
+fn links_and_anchors_resolve() {
+    let mut seen = 0;
+    for path in documents() {
+        for link in Document::read(&path).links() {
+            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = if file.is_empty() { path.clone() } else { path.parent().unwrap().join(file) };
+            assert!(target.exists(), "{}: {file} does not exist", path.display());
+            let found = anchor.is_empty() || Document::read(&target).anchors().contains(anchor);
+            assert!(found, "{}: {link}: there is no such heading", path.display());
+            seen += 1;
+        }
+    }
+    assert!(seen > 80, "{seen} links");
+}
+
+#[test]
+fn the_readme_is_short() {
+    let count = read(&root().join("README.md")).split_whitespace().count();
+    assert!(count < README_WORDS, "{count} words");
+}
+
+/// Every command in the README and in `docs/` is accepted by the command line and either runs or is listed with the
+/// reason why it does not.
+#[test]
+fn commands_work() {
+    let shown_in =
+        |path: &PathBuf| *path == root().join("README.md") || path.starts_with(root().join("docs"));
+    let paths: Vec<PathBuf> = documents().into_iter().filter(shown_in).collect();
+    let commands: BTreeSet<Vec<String>> =
+        paths.iter().flat_map(|path| Document::read(path).commands()).collect();
+    let listed = not_run();
+    for words in &commands {
+        let command = words.join(" ");
+        if words[0] == "cargo" {
+            check_cargo(words);
+        } else if let Err(error) = Arguments::try_parse_from(words) {
+            // Help and version are errors to the parser, but not for standard error.
+            assert!(!error.use_stderr(), "`{command}` is not accepted: {error}");
+        }
+        if listed.iter().any(|prefix| words.starts_with(prefix)) {
+            continue;
+        }
+        assert_eq!(words[0], "hyloc", "`{command}` is not run: list it in {NOT_RUN} with the reason");
+        let output = hyloc(&words[1..]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "`{command}` fails ({}): {said}", output.status);
+    }
+    for prefix in &listed {
+        let used = commands.iter().any(|words| words.starts_with(prefix));
+        assert!(used, "{NOT_RUN}: no document shows `{}`", prefix.join(" "));
+    }
+    assert!(commands.len() > 40, "{} commands", commands.len());
+}
+
+/// Every setting that a process prints has a row in its section of the reference.
+#[test]
+fn settings_are_documented() {
+    let reference = read(&root().join("docs/reference/settings.md"));
+    let roles = [
+        ("fusion", "Fusion center"),
+        ("node", "Node"),
+        ("simulate", "Simulator"),
+        ("backhaul", "Backhaul emulator"),
+    ];
+    for (role, heading) in roles {
+        let section = reference.split("\n## ").find(|section| section.starts_with(heading)).unwrap();
+        let output = hyloc(&[role, "--print-config"].map(String::from));
+        let printed = String::from_utf8(output.stdout).unwrap();
+        let keys: Vec<&str> =
+            printed.lines().filter_map(|line| line.split_once(" = ")).map(|(key, _)| key).collect();
+        assert!(keys.len() > 5, "{role}: {printed}");
+        for key in keys {
+            assert!(section.contains(&format!("| `{key}` |")), "{heading}: no row for `{key}`");
+        }
+    }
+}
+
+/// The README has the median fusion times of the first table of the benchmarks.
+#[test]
+fn the_readme_has_the_speed_of_the_benchmarks() {
+    let (readme, benchmarks) = (read(&root().join("README.md")), read(&root().join("benchmarks/README.md")));
+    for count in [3, 8] {
+        let is_row = |line: &&str| line.starts_with(&format!("| {count} |")) && line.contains("| fusion |");
+        let row = benchmarks.lines().find(is_row).unwrap();
+        let median_ms: f64 = row.split('|').nth(4).unwrap().trim().parse().unwrap();
+        let text = format!("{median_ms:.0} ms for K = {count}");
+        assert!(readme.contains(&text), "the README should say: {text}");
+    }
 }

@@ -1,4 +1,4 @@
-//! Tables of the report; those that the README holds are among them, word for word.
+//! Tables of the report; those of `docs/science/accuracy.md` are among them, word for word.
 
 use std::fmt::Write;
 
@@ -87,7 +87,7 @@ fn angles(evidence: &Evidence, figure: Figure, heading: &str) -> Option<Table> {
     })
 }
 
-/// The README's table of angle estimators: both scenes, the powers that matter.
+/// The table of angle estimators in `docs/science/accuracy.md`: both scenes, the powers that matter.
 pub fn angle_summary(evidence: &Evidence) -> Option<Table> {
     let shown = |power: f64| [40.0, 45.0, 50.0, 60.0].contains(&power);
     let (mut head, mut rows) = against_power(evidence, AnglePower, &ESTIMATORS, "gap_exact_db", &shown)?;
