@@ -8,11 +8,11 @@
 //! All chance comes from one seed. Memory is bounded: a direction that holds `buffer_kib` takes no more until
 //! some has left. The relay measures itself before it is used ([`measure`]) and refuses what it cannot do.
 
-pub mod config;
 pub mod control;
 mod end;
 pub mod lane;
 pub mod measure;
+pub mod options;
 pub mod plan;
 pub mod profile;
 pub mod relay;
@@ -22,5 +22,5 @@ mod timer;
 mod turns;
 pub mod wire;
 
-pub use config::{Config, Flags, RawConfig};
+pub use options::{Arguments, Options};
 pub use run::{Listeners, RunError, Summary, main, run};

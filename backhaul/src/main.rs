@@ -2,17 +2,20 @@
 
 use std::process::ExitCode;
 
-use backhaul::Flags;
 use clap::Parser;
+use telemetry::exit::parse_arguments;
 
 /// A TCP relay between nodes and fusion center that can be made bad on purpose.
 #[derive(Debug, Parser)]
 #[command(version)]
-struct Arguments {
+struct Program {
     #[command(flatten)]
-    flags: Flags,
+    arguments: backhaul::Arguments,
 }
 
 fn main() -> ExitCode {
-    backhaul::main(&Arguments::parse().flags)
+    match parse_arguments::<Program>() {
+        Ok(program) => backhaul::main(&program.arguments),
+        Err(code) => code,
+    }
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use telemetry::exit;
 
-use crate::config::ROLE;
 use crate::measure::{Refusal, found, times_ms};
+use crate::options::ROLE;
 use crate::profile::{Direction, NAMES, named};
 
 /// Messages by which jitter is measured, and the time between two: longer than a draw of it holds.

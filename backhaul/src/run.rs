@@ -12,9 +12,10 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::config::{Config, ConfigError, Flags, ROLE, RawConfig, read_plan};
 use crate::control::{self, Action};
 use crate::measure::Refusal;
+use crate::options::{Arguments, Options, ROLE, read_plan};
+use crate::plan::Plan;
 use crate::relay::Relay;
 use crate::report;
 
@@ -58,24 +59,24 @@ pub struct Listeners {
 }
 
 impl Listeners {
-    /// Binds the ports of `config`.
-    pub async fn bind(config: &Config) -> Result<Self, RunError> {
+    /// Binds the ports of `options`.
+    pub async fn bind(options: &Options) -> Result<Self, RunError> {
         let bind = async |address: SocketAddr| {
             TcpListener::bind(address).await.map_err(RunError::io(format!("cannot listen on {address}")))
         };
         let mut links = Vec::new();
-        for (name, address) in &config.links {
+        for (name, address) in &options.link {
             links.push((name.clone(), bind(*address).await?));
         }
-        let common = match config.listen {
+        let common = match options.listen {
             Some(address) => Some(bind(address).await?),
             None => None,
         };
         Ok(Self {
             common,
             links,
-            control: bind(config.control_listen).await?,
-            watched: Endpoints::bind(config.http_listen, None)
+            control: bind(options.control_listen).await?,
+            watched: Endpoints::bind(options.http_listen, None)
                 .await
                 .map_err(RunError::io("cannot listen"))?,
         })
@@ -93,46 +94,42 @@ pub struct Summary {
 
 /// The process: settings first, then ports, then work until SIGTERM or SIGINT. With an action, it asks a relay
 /// that runs, or measures this machine.
-pub fn main(flags: &Flags) -> ExitCode {
-    if let Some(Action::Measure { profiles }) = &flags.action {
-        return report::main(profiles);
+pub fn main(arguments: &Arguments) -> ExitCode {
+    let options = &arguments.layered.options;
+    match &arguments.action {
+        Some(Action::Measure { profiles }) => return report::main(profiles),
+        Some(action) => return ask(action, options.control_listen),
+        None => {}
     }
-    let raw = RawConfig::load(flags);
-    if let Some(action) = &flags.action {
-        return ask(action, raw.and_then(|raw| raw.control()));
-    }
-    let config = match process::prepare(ROLE, flags.print_config, raw, RawConfig::check) {
-        Ok(config) => config,
+    let plan = match process::prepare(ROLE, arguments.layered.printed(), || options.load()) {
+        Ok(plan) => plan,
         Err(code) => return code,
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     process::run(ROLE, threads, async |shutdown| {
-        let listeners = Listeners::bind(&config).await?;
-        Ok(run(config, listeners, shutdown).await?)
+        let listeners = Listeners::bind(options).await?;
+        Ok(run(options.clone(), plan, listeners, shutdown).await?)
     })
 }
 
 /// Asks a relay that runs, at its control.
-fn ask(action: &Action, control: Result<SocketAddr, ConfigError>) -> ExitCode {
-    let answer = match control {
-        Ok(control) => action.perform(control).map_err(|reason| (exit::FAILED, reason)),
-        Err(error) => Err((exit::BAD_CONFIGURATION, error.to_string())),
-    };
-    match answer {
+fn ask(action: &Action, control: SocketAddr) -> ExitCode {
+    match action.perform(control) {
         Ok(text) => {
             telemetry::print_text(&text);
             ExitCode::from(exit::CLEAN)
         }
-        Err((code, reason)) => {
+        Err(reason) => {
             telemetry::complain(ROLE, &reason);
-            ExitCode::from(code)
+            ExitCode::from(exit::FAILED)
         }
     }
 }
 
 /// Measures, then relays until `shutdown`.
 pub async fn run(
-    config: Config,
+    options: Options,
+    plan: Plan,
     listeners: Listeners,
     shutdown: CancellationToken,
 ) -> Result<Summary, RunError> {
@@ -149,12 +146,12 @@ pub async fn run(
         tracing::warn!(%control, "whoever reaches the control can cut links");
     }
     let watched = listeners.watched.serve(metrics.clone(), health.clone(), shutdown.clone());
-    let names = config.links.iter().map(|(name, _)| name.clone());
-    let plan = (config.plan, config.trust);
-    let relay = Relay::new(&config.fusion, plan, config.seed, names, &metrics).await?;
+    let names = options.link.iter().map(|(name, _)| name.clone());
+    let plan = (plan, options.trust());
+    let relay = Relay::new(&options.fusion, plan, options.seed, names, &metrics).await?;
 
     let mut tasks = JoinSet::new();
-    let routes = control::routes(relay.clone(), config.profile.clone(), metrics, health.clone());
+    let routes = control::routes(relay.clone(), options.profile.clone(), metrics, health.clone());
     let served = telemetry::http::serve(listeners.control, routes, shutdown.clone());
     tasks.spawn(async move {
         if let Err(error) = served.await {
@@ -167,10 +164,10 @@ pub async fn run(
     for (name, listener) in listeners.links {
         tasks.spawn(relay.clone().serve(listener, Some(name), shutdown.clone()));
     }
-    if let Some(file) = config.plan_file {
-        tasks.spawn(follow(file, config.profile, relay.clone(), shutdown.clone()));
+    if let Some(file) = options.plan {
+        tasks.spawn(follow(file, options.profile, relay.clone(), shutdown.clone()));
     }
-    tracing::info!(?started, %control, fusion = config.fusion, "ready");
+    tracing::info!(?started, %control, fusion = options.fusion, "ready");
     started.announce();
     health.ready();
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use backhaul::control::Action;
 use backhaul::profile::{NAMES, named};
-use backhaul::{Flags, Listeners, RawConfig, run};
+use backhaul::{Listeners, Options, run};
 use support::{Site, alone};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -52,20 +52,16 @@ struct Process {
 impl Process {
     async fn start(plan: Option<&Path>) -> Self {
         let fusion = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let flags = Flags {
-            listen: Some("127.0.0.1:0".into()),
-            control_listen: Some("127.0.0.1:0".into()),
-            fusion: Some(fusion.local_addr().unwrap().to_string()),
-            plan: plan.map(Path::to_path_buf),
-            unmeasured: true,
-            ..Flags::default()
-        };
-        let config = RawConfig::load(&flags).unwrap().check().unwrap();
-        let listeners = Listeners::bind(&config).await.unwrap();
+        let flags = ["--listen=127.0.0.1:0", "--control-listen=127.0.0.1:0", "--unmeasured"];
+        let mut options: Options = settings::options::from_flags(&flags).unwrap();
+        options.fusion = fusion.local_addr().unwrap().to_string();
+        options.plan = plan.map(Path::to_path_buf);
+        let plan = options.load().unwrap();
+        let listeners = Listeners::bind(&options).await.unwrap();
         let common = listeners.common.as_ref().unwrap().local_addr().unwrap();
         let control = listeners.control.local_addr().unwrap();
         let stop = CancellationToken::new();
-        let running = run(config, listeners, stop.clone());
+        let running = run(options, plan, listeners, stop.clone());
         let ended = tokio::spawn(async move { drop(running.await.unwrap()) });
         Self { fusion, common, control, stop, ended }
     }

@@ -13,6 +13,7 @@ use estimation::fusion::Fuser;
 use proto::clock::unix_time_ns;
 use proto::convert::{FrameId, Report};
 use proto::v1;
+use settings::check::{self, within};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -57,16 +58,30 @@ pub struct Incoming {
 }
 
 /// How the engine works.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::Args)]
 pub struct EngineSettings {
     /// How long a frame waits for its last report.
+    #[arg(long = "deadline-ms", id = "deadline_ms", value_name = "MS", default_value = "250",
+          value_parser = check::milliseconds(1))]
     pub deadline: Duration,
-    /// Frames that are solved at once.
+    /// Frames that are solved at once; 0 means one for each core.
+    #[arg(long, value_name = "N", default_value = "0", value_parser = within::<usize>(0, 256))]
     pub workers: usize,
-    /// Frames that may wait for a worker.
-    pub most_waiting: usize,
-    /// Added to every solve, to act as a slower machine.
+    /// Frames that may wait for a solver before the oldest is shed.
+    #[arg(long, value_name = "N", default_value = "16", value_parser = within::<usize>(1, 4096))]
+    pub queue: usize,
+    /// Added to every solve: acts as a slower machine.
+    #[arg(long = "solver-delay-ms", id = "solver_delay_ms", value_name = "MS", default_value = "0",
+          value_parser = check::milliseconds(0), hide_short_help = true)]
     pub solver_delay: Duration,
+}
+
+impl EngineSettings {
+    /// Threads that solve.
+    pub fn workers(&self) -> usize {
+        let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+        if self.workers == 0 { cores() } else { self.workers }
+    }
 }
 
 /// A report's place in the recording and its reply.
@@ -124,7 +139,7 @@ impl Engine {
         };
         Self {
             assembler: Assembler::new(count, settings.deadline.as_nanos() as u64),
-            pool: Pool::new(settings.workers, settings.most_waiting, work),
+            pool: Pool::new(settings.workers(), settings.queue, work),
             office,
             publisher,
             recorder,

@@ -9,7 +9,6 @@
 mod apart;
 pub mod assembler;
 pub mod basis;
-pub mod config;
 pub mod dashboard;
 pub mod engine;
 pub mod fix;
@@ -18,6 +17,7 @@ pub mod ledger;
 pub mod load;
 pub mod method;
 pub mod office;
+pub mod options;
 pub mod pool;
 pub mod progress;
 pub mod publish;
@@ -31,4 +31,5 @@ pub mod solve;
 pub mod statistics;
 pub mod truth;
 
+pub use options::Options;
 pub use run::{Listeners, RunError, Summary, main, run};

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
+use settings::Layered;
 use telemetry::exit::parse_arguments;
 
 /// Assembles the blocks of all nodes, solves the joint angles, locates, publishes fixes.
@@ -10,12 +11,12 @@ use telemetry::exit::parse_arguments;
 #[command(name = "fusion-center", version)]
 struct Arguments {
     #[command(flatten)]
-    flags: fusion_center::config::Flags,
+    layered: Layered<fusion_center::Options>,
 }
 
 fn main() -> ExitCode {
     match parse_arguments::<Arguments>() {
-        Ok(arguments) => fusion_center::main(&arguments.flags),
+        Ok(arguments) => fusion_center::main(&arguments.layered),
         Err(code) => code,
     }
 }

@@ -5,23 +5,30 @@ use estimation::fusion::{BatchSettings, FusionSettings, Method, PayloadKind};
 use proto::convert::PayloadFormat;
 use proto::samples::Precision;
 use serde::{Deserialize, Serialize};
+use settings::check::{named, within};
 
 /// Longest batch of frames.
 pub const MOST_FRAMES: usize = 64;
 
 /// The method and its settings.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields, default)]
 pub struct MethodSettings {
-    /// Which method.
+    /// How frames become fixes: three-stage, direct, or auto (three-stage where that is safe).
+    #[arg(long, default_value = "auto", value_parser = named::<Method>("auto, three-stage or direct"))]
     pub method: Method,
-    /// Share of frames without a target in which one is claimed.
+    /// Share of frames without a target in which a fix may be claimed.
+    #[arg(long, value_name = "P", default_value = "0.0005", value_parser = within(1e-12, 1.0))]
     pub false_alarm_probability: f64,
-    /// Frames that the direct method takes together.
+    /// Frames that the direct method takes together, the last one's fix being made.
+    #[arg(long, value_name = "F", default_value = "1", value_parser = within(1, MOST_FRAMES))]
     pub batch_frames: usize,
-    /// How it adds them up.
+    /// How they add up: non-coherent, or coherent where path phases hold over the batch.
+    #[arg(long, value_name = "HOW", default_value = "non-coherent",
+          value_parser = named::<Combination>("non-coherent or coherent"))]
     pub batch_combination: Combination,
-    /// Fastest target that it then searches for, metres per frame.
+    /// Fastest target searched for over a batch, metres per frame.
+    #[arg(long, value_name = "M", default_value = "0.5", value_parser = within(0.0, 1000.0))]
     pub batch_speed_m: f64,
 }
 

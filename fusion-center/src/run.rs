@@ -6,11 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use estimation::fusion::{Fuser, Method};
+use model::System;
 use proto::clock::unix_time_ns;
 use proto::site::SharedSite;
 use proto::v1::fusion_server::FusionServer;
 use proto::{DESCRIPTORS, HTTP2_WINDOW_BYTES};
 use serde::Serialize;
+use settings::Layered;
 use telemetry::{Health, Metrics, Started, health, http, process};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -18,10 +20,10 @@ use tokio_stream::wrappers::TcpListenerStream;
 use tokio_util::sync::CancellationToken;
 
 use crate::apart;
-use crate::config::{Config, Flags, RawConfig};
 use crate::dashboard::{Dashboard, Site};
 use crate::engine::Engine;
 use crate::office::{Counts, NodeView, Office};
+use crate::options::Options;
 use crate::publish::{Publisher, Viewer};
 use crate::recording::Recorder;
 use crate::registry::Registry;
@@ -75,12 +77,12 @@ pub struct Listeners {
 }
 
 impl Listeners {
-    /// Binds the ports of `config`.
-    pub async fn bind(config: &Config) -> Result<Self, RunError> {
+    /// Binds the ports of `options`.
+    pub async fn bind(options: &Options) -> Result<Self, RunError> {
         let bind = async |address: SocketAddr| {
             TcpListener::bind(address).await.map_err(RunError::io(format!("cannot listen on {address}")))
         };
-        Ok(Self { grpc: bind(config.listen).await?, http: bind(config.http_listen).await? })
+        Ok(Self { grpc: bind(options.listen).await?, http: bind(options.http_listen).await? })
     }
 }
 
@@ -116,41 +118,43 @@ impl Summary {
 }
 
 /// The process: settings first, then ports, then work until SIGTERM or SIGINT.
-pub fn main(flags: &Flags) -> ExitCode {
-    let config = match process::prepare(NAME, flags.print_config, RawConfig::load(flags), RawConfig::check) {
-        Ok(config) => config,
+pub fn main(arguments: &Layered<Options>) -> ExitCode {
+    let options = &arguments.options;
+    let site = match process::prepare(NAME, arguments.printed(), || options.load()) {
+        Ok(site) => site,
         Err(code) => return code,
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     process::run(NAME, threads, async |shutdown| {
-        let listeners = Listeners::bind(&config).await?;
-        Ok(run(config, listeners, shutdown).await?)
+        let listeners = Listeners::bind(options).await?;
+        Ok(run(options.clone(), site, listeners, shutdown).await?)
     })
 }
 
-/// Serves until `shutdown`, drains, and sums up.
+/// Serves a site until `shutdown`, drains, and sums up.
 pub async fn run(
-    config: Config,
+    options: Options,
+    site: System,
     listeners: Listeners,
     shutdown: CancellationToken,
 ) -> Result<Summary, RunError> {
-    let site = Arc::new(SharedSite::new(config.site).map_err(RunError::other)?);
+    let site = Arc::new(SharedSite::new(site).map_err(RunError::other)?);
     let count = site.system.irs_count();
-    let payload = config.method.payload();
+    let payload = options.method.payload();
     tracing::info!(payload = ?payload.kind, precision = payload.precision.name(), "nodes are asked to send");
-    let fuser = Arc::new(Fuser::new(site.system.clone(), config.method.fusion()).map_err(RunError::other)?);
-    if config.method.method == Method::Auto && !fuser.has_direct() {
+    let fuser = Arc::new(Fuser::new(site.system.clone(), options.method.fusion()).map_err(RunError::other)?);
+    if options.method.method == Method::Auto && !fuser.has_direct() {
         tracing::warn!("the coverage area is too large for the direct method: three-stage fixes only");
     }
     let system = Arc::new(fuser.system().clone());
     let (metrics, health) = (Metrics::new(), Health::new());
     let truth = TruthBook::default();
     let (publisher, publisher_thread) =
-        Publisher::start(system.clone(), truth.clone(), config.fixes.as_deref())
+        Publisher::start(system.clone(), truth.clone(), options.fixes.as_deref())
             .map_err(RunError::io("the fix log cannot be opened"))?;
     let viewer = publisher.viewer();
-    let recorder = match &config.record {
-        Some(directory) => Some(Recorder::start(directory, &site, &config.method).map_err(RunError::other)?),
+    let recorder = match &options.record {
+        Some(directory) => Some(Recorder::start(directory, &site, &options.method).map_err(RunError::other)?),
         None => None,
     };
     let instance = format!("{:x}", unix_time_ns());
@@ -160,7 +164,7 @@ pub async fn run(
         site: site.clone(),
         system: system.clone(),
         instance,
-        credit: config.credit,
+        credit: options.credit,
         payload,
         recording: recorder.as_ref().map(Recorder::truth_recorder),
         events,
@@ -169,7 +173,7 @@ pub async fn run(
         viewer: viewer.clone(),
         shutdown: shutdown.clone(),
     };
-    let engine = Engine::new(fuser, config.engine, office.clone(), publisher, recorder);
+    let engine = Engine::new(fuser, options.engine, office.clone(), publisher, recorder);
     let engine = tokio::spawn(engine.run(incoming, shutdown.clone()));
 
     let addresses = Started {
@@ -179,7 +183,7 @@ pub async fn run(
     };
     let drained = CancellationToken::new();
     let shown = Site::new(&system, site.short_hash());
-    let dashboard = Dashboard::new(viewer.clone(), office.clone(), shown, config.control);
+    let dashboard = Dashboard::new(viewer.clone(), office.clone(), shown, options.control);
     let page = serve_page(listeners.http, &metrics, &health, dashboard, &drained)?;
     let grpc = serve_grpc(listeners.grpc, service, &health, &drained).await?;
     let servers = async { tokio::join!(page, grpc) };

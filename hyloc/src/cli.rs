@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
+use settings::Layered;
 
 use crate::commands;
 use crate::demo::{self, DemoFlags};
@@ -44,18 +45,18 @@ enum Command {
     #[command(verbatim_doc_comment)]
     Demo(DemoFlags),
     /// Run a fusion center: assembles the blocks of all nodes, solves, locates, publishes fixes.
-    Fusion(Box<fusion_center::config::Flags>),
+    Fusion(Box<Layered<fusion_center::Options>>),
     /// Run the node of one IRS: matched-filters echoes and streams blocks to the fusion center.
-    Node(Box<irs_node::Flags>),
+    Node(Box<Layered<irs_node::Options>>),
     /// Run the simulator: sends echo frames to the nodes, and the truth to the fusion center for display.
-    Simulate(Box<simulator::Flags>),
+    Simulate(Box<Layered<simulator::Options>>),
     /// Run a backhaul that can be made bad on purpose: a TCP relay between nodes and fusion center.
     ///
     ///   hyloc backhaul --fusion 127.0.0.1:7400 --profile congested
     ///   hyloc backhaul cut 127.0.0.2
     ///   hyloc backhaul measure
     #[command(verbatim_doc_comment)]
-    Backhaul(Box<backhaul::Flags>),
+    Backhaul(Box<backhaul::Arguments>),
     /// Ask a process for its health: exit code 0 if it is ready, else 1.
     Healthcheck {
         /// As in http://127.0.0.1:7401/health.
@@ -220,10 +221,10 @@ impl From<FigureArguments> for Request {
 /// Runs a command; errors end as one sentence on standard error.
 pub fn run(arguments: Arguments) -> ExitCode {
     let command = match arguments.command {
-        Command::Fusion(flags) => return fusion_center::main(&flags),
-        Command::Node(flags) => return irs_node::main(&flags),
-        Command::Simulate(flags) => return simulator::main(&flags),
-        Command::Backhaul(flags) => return backhaul::main(&flags),
+        Command::Fusion(arguments) => return fusion_center::main(&arguments),
+        Command::Node(arguments) => return irs_node::main(&arguments),
+        Command::Simulate(arguments) => return simulator::main(&arguments),
+        Command::Backhaul(arguments) => return backhaul::main(&arguments),
         Command::Healthcheck { url } => return telemetry::client::check(&url),
         command => command,
     };

@@ -5,7 +5,7 @@
 //! reports, and the [`outbox`] between them holds what is not decided yet. Losing either neighbour is no
 //! reason to stop; memory stays bounded and what is dropped is counted.
 
-pub mod config;
+pub mod options;
 pub mod outbox;
 mod reporter;
 mod watch;
@@ -16,12 +16,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
+use settings::Layered;
 use telemetry::process::{self, Ended};
 use telemetry::{Endpoints, Health, Metrics};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-pub use config::{Config, ConfigError, Flags, ROLE, RawConfig};
+pub use options::{Options, ROLE};
 use outbox::{Outbox, Totals};
 use reporter::{Refusal, Reporter};
 use watch::{NodeMetrics, Readiness};
@@ -57,15 +58,15 @@ pub struct Summary {
 }
 
 /// The process: settings, logs, ports, work, summary. Gives the exit code.
-pub fn main(flags: &Flags) -> ExitCode {
-    let config = match process::prepare(ROLE, flags.print_config, RawConfig::load(flags), RawConfig::check) {
-        Ok(config) => config,
+pub fn main(arguments: &Layered<Options>) -> ExitCode {
+    let options = match process::prepare(ROLE, arguments.printed(), || arguments.options.clone().check()) {
+        Ok(options) => options,
         Err(code) => return code,
     };
     process::run(ROLE, THREADS, async |shutdown| {
-        let endpoints = Endpoints::bind(config.http_listen, config.health_listen).await?;
+        let endpoints = Endpoints::bind(options.http_listen, options.health_listen).await?;
         endpoints.started(ROLE).announce();
-        run(config, endpoints, shutdown).await.map_err(|error| match error {
+        run(options, endpoints, shutdown).await.map_err(|error| match error {
             RunError::Refused(_) => Ended::refused(error),
             other => other.into(),
         })
@@ -74,7 +75,7 @@ pub fn main(flags: &Flags) -> ExitCode {
 
 /// Runs a node until `shutdown`; then it sends what it has and waits for the decisions, in bounded time.
 pub async fn run(
-    config: Config,
+    options: Options,
     endpoints: Endpoints,
     shutdown: CancellationToken,
 ) -> Result<Summary, RunError> {
@@ -82,10 +83,10 @@ pub async fn run(
     let stop_serving = CancellationToken::new();
     let serving = endpoints.serve(registry.clone(), health.clone(), stop_serving.clone());
     let bench = Bench {
-        outbox: Arc::new(tokio::sync::watch::Sender::new(Outbox::new(config.queue))),
+        outbox: Arc::new(tokio::sync::watch::Sender::new(Outbox::new(options.queue))),
         metrics: NodeMetrics::new(&registry),
         readiness: Readiness::new(health),
-        config: Arc::new(config),
+        options: Arc::new(options),
     };
     let ended = work_and_report(&bench, shutdown).await;
     stop_serving.cancel();
@@ -108,7 +109,7 @@ async fn work_and_report(bench: &Bench, shutdown: CancellationToken) -> Result<S
     let mut outbox = bench.outbox.subscribe();
     tokio::select! {
         refused = &mut reporter => return Err(refusal(refused?)),
-        _ = tokio::time::timeout(bench.config.drain_timeout, outbox.wait_for(Outbox::is_empty)) => {}
+        _ = tokio::time::timeout(bench.options.drain_timeout, outbox.wait_for(Outbox::is_empty)) => {}
     }
     finish.cancel();
     let _ = tokio::time::timeout(Duration::from_secs(1), reporter).await;

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
+use settings::Layered;
 use telemetry::exit::parse_arguments;
 
 /// The node at one IRS: takes echo frames from the simulator, finds the delay and the block of every path
@@ -11,12 +12,12 @@ use telemetry::exit::parse_arguments;
 #[command(version)]
 struct Command {
     #[command(flatten)]
-    flags: irs_node::Flags,
+    layered: Layered<irs_node::Options>,
 }
 
 fn main() -> ExitCode {
     match parse_arguments::<Command>() {
-        Ok(arguments) => irs_node::main(&arguments.flags),
+        Ok(arguments) => irs_node::main(&arguments.layered),
         Err(code) => code,
     }
 }

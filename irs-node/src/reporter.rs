@@ -61,7 +61,7 @@ pub(crate) struct Reporter {
 
 impl Reporter {
     pub fn new(bench: Bench, assignments: watch::Sender<Option<Assignment>>) -> Self {
-        let index = bench.config.index;
+        let index = bench.options.index;
         Self { bench, assignments, index, incarnation: format!("{:016x}", random_u64()) }
     }
 
@@ -116,17 +116,17 @@ impl Reporter {
             let reason = status.message().to_owned();
             match status.code() {
                 // The index of an earlier registration may not exist any more.
-                Code::InvalidArgument if self.index != self.bench.config.index => {
-                    self.index = self.bench.config.index;
+                Code::InvalidArgument if self.index != self.bench.options.index => {
+                    self.index = self.bench.options.index;
                 }
                 Code::FailedPrecondition | Code::InvalidArgument => return Err(Refusal(reason)),
                 Code::AlreadyExists | Code::ResourceExhausted => {
                     let since = *taken_since.get_or_insert_with(Instant::now);
-                    if since.elapsed() >= self.bench.config.claim_timeout {
+                    if since.elapsed() >= self.bench.options.claim_timeout {
                         return Err(Refusal(reason));
                     }
                     // Without a claim of its own the node takes any other index.
-                    self.index = self.bench.config.index;
+                    self.index = self.bench.options.index;
                 }
                 _ => taken_since = None,
             }
@@ -141,14 +141,14 @@ impl Reporter {
     }
 
     async fn try_register(&self) -> Result<(FusionClient<Channel>, v1::RegisterReply), Status> {
-        let config = &self.bench.config;
-        let channel = connect(&config.fusion).await?;
+        let options = &self.bench.options;
+        let channel = connect(&options.fusion).await?;
         let mut client = FusionClient::new(channel).max_decoding_message_size(2 * MAX_SITE_BYTES);
         let mut request = Request::new(v1::RegisterRequest {
             protocol_version: PROTOCOL_VERSION,
-            identity: config.identity.clone(),
+            identity: options.identity.clone(),
             index: self.index,
-            site_sha256: config.site_sha256.map(|hash| hash.to_vec()).unwrap_or_default().into(),
+            site_sha256: options.site_sha256.map(|hash| hash.to_vec()).unwrap_or_default().into(),
             incarnation: self.incarnation.clone(),
         });
         request.set_timeout(CALL);
@@ -165,7 +165,7 @@ impl Reporter {
         if reply.index as usize >= count {
             return Err(Refusal(format!("the fusion center gave index {} of {count} IRSs", reply.index)));
         }
-        if self.bench.config.site_sha256.is_some_and(|hash| hash != site.sha256) {
+        if self.bench.options.site_sha256.is_some_and(|hash| hash != site.sha256) {
             return Err(Refusal(format!("the fusion center has another site, {}", site.short_hash())));
         }
         let (index, hash) = (reply.index, site.short_hash());
@@ -187,10 +187,10 @@ impl Reporter {
 
     /// What the node was told to send by its own settings; where it was told nothing, what the fusion center asks for.
     fn format(&self, reply: &v1::RegisterReply) -> PayloadFormat {
-        let config = &self.bench.config;
+        let options = &self.bench.options;
         PayloadFormat {
-            kind: config.payload.or(payload_from_wire(reply.payload)).unwrap_or_default(),
-            precision: config.precision.or(precision_from_wire(reply.precision)).unwrap_or(Precision::Q8),
+            kind: options.payload.or(payload_from_wire(reply.payload)).unwrap_or_default(),
+            precision: options.precision.or(precision_from_wire(reply.precision)).unwrap_or(Precision::Q8),
         }
     }
 

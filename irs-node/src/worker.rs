@@ -16,12 +16,12 @@ use tokio_util::sync::CancellationToken;
 use crate::outbox::Outbox;
 use crate::reporter::Assignment;
 use crate::watch::{NodeMetrics, Readiness};
-use crate::{Config, RunError};
+use crate::{Options, RunError};
 
 /// What the workers of a node share.
 #[derive(Debug, Clone)]
 pub(crate) struct Bench {
-    pub config: Arc<Config>,
+    pub options: Arc<Options>,
     pub outbox: Arc<watch::Sender<Outbox>>,
     pub metrics: NodeMetrics,
     pub readiness: Readiness,
@@ -89,7 +89,7 @@ struct Worker {
 impl Worker {
     async fn new(bench: Bench, assignment: Assignment) -> Result<Self, RunError> {
         let begun = Instant::now();
-        let (node, frames) = (assignment.index as usize, bench.config.frames_per_fix);
+        let (node, frames) = (assignment.index as usize, bench.options.frames_per_fix);
         let site = assignment.site.clone();
         let hold = site.system.coherent_frames;
         if frames > hold {
@@ -115,10 +115,10 @@ impl Worker {
 
     fn subscribe(&self) -> EchoSubscriber {
         EchoSubscriber::start(Subscription {
-            address: self.bench.config.simulator.clone(),
+            address: self.bench.options.simulator.clone(),
             node: self.assignment.index,
             site_sha256: self.assignment.site.sha256,
-            window: self.bench.config.window,
+            window: self.bench.options.window,
             timings: Timings::default(),
         })
     }
@@ -165,7 +165,7 @@ impl Worker {
                 return;
             }
         };
-        let frames_per_fix = self.bench.config.frames_per_fix;
+        let frames_per_fix = self.bench.options.frames_per_fix;
         // Named by its first frame, whether or not that one came.
         let first = FrameId { frame: id.frame - id.frame % frames_per_fix, ..id };
         if first != self.batch.first {

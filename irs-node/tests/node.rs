@@ -2,6 +2,8 @@
 
 mod support;
 
+use std::time::Duration;
+
 use irs_node::RunError;
 use irs_node::outbox::Totals;
 use proto::v1::{Payload, Precision};
@@ -57,11 +59,11 @@ async fn every_frame_is_reported_and_a_stopped_node_waits_for_the_decisions() {
 /// A node sends what the fusion center asks for, part by part, unless its own settings say otherwise.
 #[tokio::test]
 async fn a_node_sends_what_is_asked_for_unless_it_was_told_otherwise() {
-    type Case = (fn(&mut irs_node::RawConfig), Payload, Precision);
+    type Case = (fn(&mut irs_node::Options), Payload, Precision);
     let cases: [Case; 3] = [
         (|_| {}, Payload::Spectrum, Precision::Q4),
-        (|raw| raw.payload = "block".into(), Payload::Block, Precision::Q4),
-        (|raw| raw.precision = "f64".into(), Payload::Spectrum, Precision::F64),
+        (|raw| raw.payload = Some(estimation::fusion::PayloadKind::Block), Payload::Block, Precision::Q4),
+        (|raw| raw.precision = Some(proto::samples::Precision::F64), Payload::Spectrum, Precision::F64),
     ];
     for (change, payload, precision) in cases {
         let (mut fusion, mut echoes) = (StubFusion::start(64).await, Echoes::start().await);
@@ -126,7 +128,7 @@ async fn without_credit_the_oldest_waiting_reports_are_dropped_and_counted() {
     let (mut fusion, mut echoes) = (StubFusion::start(2).await, Echoes::start().await);
     let node = Node::start(fusion.address, echoes.publisher.address(), |raw| {
         raw.queue = 3;
-        raw.drain_timeout_s = 0.0;
+        raw.drain_timeout = Duration::ZERO;
     })
     .await;
     echoes.until_subscribed().await;
@@ -178,7 +180,7 @@ async fn a_refusal_for_good_ends_the_node_with_the_reason() {
     let (mut fusion, echoes) = (StubFusion::start(64).await, Echoes::start().await);
     *fusion.refuse.lock().unwrap() = Some(Status::failed_precondition("scenario aaaa, expected bbbb"));
     let node = Node::start(fusion.address, echoes.publisher.address(), |raw| {
-        raw.set = vec!["base_station.power_dbm=40".into()];
+        raw.scenario.set = vec!["base_station.power_dbm=40".into()];
     })
     .await;
     assert!(!fusion.registration().await.site_sha256.is_empty());
@@ -187,7 +189,8 @@ async fn a_refusal_for_good_ends_the_node_with_the_reason() {
     // A fusion center that forgets to refuse: the node does not work with another site all the same.
     *fusion.refuse.lock().unwrap() = None;
     let node =
-        Node::start(fusion.address, echoes.publisher.address(), |raw| raw.power_dbm = Some(41.0)).await;
+        Node::start(fusion.address, echoes.publisher.address(), |raw| raw.scenario.power_dbm = Some(41.0))
+            .await;
     assert!(matches!(node.ended().await, Err(RunError::Refused(_))));
 }
 
@@ -195,7 +198,7 @@ async fn a_refusal_for_good_ends_the_node_with_the_reason() {
 async fn a_taken_index_is_asked_for_again_until_it_is_free_or_time_is_up() {
     let (mut fusion, echoes) = (StubFusion::start(64).await, Echoes::start().await);
     *fusion.refuse.lock().unwrap() = Some(Status::already_exists("index 2 is taken"));
-    let claim = |raw: &mut irs_node::RawConfig| raw.index = "2".into();
+    let claim = |raw: &mut irs_node::Options| raw.index = Some(2);
     let node = Node::start(fusion.address, echoes.publisher.address(), claim).await;
     for _ in 0..2 {
         assert_eq!(fusion.registration().await.index, Some(2));
@@ -206,8 +209,8 @@ async fn a_taken_index_is_asked_for_again_until_it_is_free_or_time_is_up() {
 
     *fusion.refuse.lock().unwrap() = Some(Status::already_exists("index 2 is taken"));
     let node = Node::start(fusion.address, echoes.publisher.address(), |raw| {
-        raw.index = "2".into();
-        raw.claim_timeout_s = 0.1;
+        raw.index = Some(2);
+        raw.claim_timeout = Duration::from_millis(100);
     })
     .await;
     let error = node.ended().await.unwrap_err();

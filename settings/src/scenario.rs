@@ -51,16 +51,19 @@ fn expand<T: Serialize>(table: &mut Table, section: &str, key: &str, named: impl
 }
 
 /// Which scenario a process works with: a file (or Table I), changes to it, and a number of IRSs.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Debug, Clone, PartialEq, Default, clap::Args)]
 pub struct ScenarioChoice {
-    /// Scenario file; none means Table I.
+    /// Scenario file; Table I of the paper without one.
+    #[arg(long = "scenario", id = "scenario", value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// Changes, `key=value`.
+    /// Override one key of the scenario; may be repeated.
+    #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
-    /// Number of IRSs, where it differs from the file's: on a ring around the coverage area.
+    /// Number of IRSs, where it differs from the scenario's: on a ring around the coverage area.
+    #[arg(long, value_name = "K")]
     pub nodes: Option<usize>,
-    /// Transmit power, where it differs.
+    /// Transmit power, where it differs from the scenario's.
+    #[arg(long, value_name = "DBM")]
     pub power_dbm: Option<f64>,
 }
 

@@ -199,39 +199,3 @@ fn refusals_name_the_key() {
     let missing = Layers::from_file("/nowhere/at-all.toml");
     assert!(load_scenario(&missing).unwrap_err().to_string().contains("/nowhere/at-all.toml"));
 }
-
-#[derive(Debug, PartialEq, serde::Serialize, serde::Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct Role {
-    listen: String,
-    deadline_ms: u64,
-    record: Option<String>,
-}
-
-impl Default for Role {
-    fn default() -> Self {
-        Self { listen: "127.0.0.1:0".into(), deadline_ms: 100, record: None }
-    }
-}
-
-#[derive(serde::Serialize, Default)]
-struct RoleFlags {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    listen: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    unknown: Option<u64>,
-}
-
-/// The settings of a process: file over defaults, flag over file; nothing unknown.
-#[test]
-fn a_role_has_the_same_layers() {
-    let mut file = tempfile::NamedTempFile::new().unwrap();
-    file.write_all(b"deadline_ms = 7\nlisten = '127.0.0.1:5'").unwrap();
-    let load = |flags: &RoleFlags| settings::load_role::<Role, _>("layers-test", Some(file.path()), flags);
-    let from_file = load(&RoleFlags::default()).unwrap();
-    assert_eq!(from_file, Role { listen: "127.0.0.1:5".into(), deadline_ms: 7, record: None });
-    let flags = RoleFlags { listen: Some("127.0.0.1:6".into()), unknown: None };
-    assert_eq!(load(&flags).unwrap().listen, "127.0.0.1:6");
-    let flags = RoleFlags { listen: None, unknown: Some(1) };
-    assert!(load(&flags).unwrap_err().to_string().contains("unknown"));
-}

@@ -4,8 +4,8 @@
 //! Only this process knows where the target is: nodes get samples, the fusion center gets the truth on a
 //! channel that no estimator reads.
 
-pub mod config;
 mod control;
+pub mod options;
 mod pace;
 mod truth;
 mod watch;
@@ -20,13 +20,14 @@ use proto::clock::unix_time_ns;
 use proto::echo::{EchoError, EchoLedger, EchoPublisher};
 use proto::site::{SharedSite, SiteError};
 use serde::Serialize;
+use settings::Layered;
 use telemetry::{Endpoints, Health, Metrics, process};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-pub use config::{Config, Flags, ROLE, RawConfig};
 use control::Course;
+pub use options::{Options, ROLE};
 use pace::{DueFrame, Schedule};
 use truth::Truth;
 pub use truth::TruthSummary;
@@ -81,13 +82,13 @@ pub struct Listeners {
 }
 
 impl Listeners {
-    /// Binds the ports of `config`; the error names the address.
-    pub async fn bind(config: &Config) -> std::io::Result<Self> {
-        let address = config.echo_listen;
+    /// Binds the ports of `options`; the error names the address.
+    pub async fn bind(options: &Options) -> std::io::Result<Self> {
+        let address = options.echo_listen;
         let named = |error: std::io::Error| std::io::Error::new(error.kind(), format!("{address}: {error}"));
         let echo = TcpListener::bind(address).map_err(named)?;
-        let endpoints = Endpoints::bind(config.http_listen, config.health_listen).await?;
-        let control = match config.control_listen {
+        let endpoints = Endpoints::bind(options.http_listen, options.health_listen).await?;
+        let control = match options.control_listen.filter(|_| options.allow_control) {
             Some(address) => {
                 let named = |error: std::io::Error| {
                     std::io::Error::new(error.kind(), format!("control: {address}: {error}"))
@@ -109,44 +110,46 @@ impl Listeners {
 }
 
 /// The process: settings, logs, ports, work, summary. Gives the exit code.
-pub fn main(flags: &Flags) -> ExitCode {
-    let config = match process::prepare(ROLE, flags.print_config, RawConfig::load(flags), RawConfig::check) {
-        Ok(config) => config,
+pub fn main(arguments: &Layered<Options>) -> ExitCode {
+    let options = &arguments.options;
+    let scenario = match process::prepare(ROLE, arguments.printed(), || options.load()) {
+        Ok(scenario) => scenario,
         Err(code) => return code,
     };
     process::run(ROLE, THREADS, async |shutdown| {
-        let listeners = Listeners::bind(&config).await?;
+        let listeners = Listeners::bind(options).await?;
         listeners.announce()?;
-        Ok(run(config, listeners, shutdown).await?)
+        Ok(run(options, scenario, listeners, shutdown).await?)
     })
 }
 
 /// Runs until all frames are sent and acknowledged, or until `shutdown`.
 pub async fn run(
-    config: Config,
+    options: &Options,
+    scenario: Scenario,
     listeners: Listeners,
     shutdown: CancellationToken,
 ) -> Result<Summary, RunError> {
     let (registry, health) = (Metrics::new(), Health::new());
     let stop_serving = CancellationToken::new();
     let serving = listeners.endpoints.serve(registry.clone(), health.clone(), stop_serving.clone());
-    let course = Course::new(&config.scenario, config.rate_hz);
+    let course = Course::new(&scenario, options.rate_hz);
     let control = listeners.control.map(|listener| control::serve(listener, &course, stop_serving.clone()));
-    let nodes = config.scenario.irs.len();
+    let nodes = scenario.irs.len();
     let run = unix_time_ns();
-    let source = build(config.scenario.clone()).await?;
+    let source = build(scenario.clone()).await?;
     let hash = SharedSite::new(source.system().clone())?.sha256;
     let transmission = Transmission {
         publisher: EchoPublisher::bind(listeners.echo, run, nodes, hash).await?,
         metrics: SimulatorMetrics::new(&registry, nodes),
         truth: Truth::default(),
         course,
-        rcs_m2: config.scenario.rcs_m2(),
+        rcs_m2: scenario.rcs_m2(),
         run,
         frames: 0,
         latest: Duration::ZERO,
     };
-    let ended = transmission.run(&config, source, &health, &shutdown).await;
+    let ended = transmission.run(options, source, &health, &shutdown).await;
     stop_serving.cancel();
     serving.ended().await;
     drop(control);
@@ -169,25 +172,26 @@ struct Transmission {
 impl Transmission {
     async fn run(
         mut self,
-        config: &Config,
+        options: &Options,
         source: Arc<EchoSource>,
         health: &Health,
         shutdown: &CancellationToken,
     ) -> Result<Summary, RunError> {
         let finish_truth = CancellationToken::new();
-        let teller = config.fusion.clone().map(|fusion| {
+        let teller = options.fusion.clone().map(|fusion| {
             AbortOnDropHandle::new(tokio::spawn(self.truth.clone().tell(fusion, finish_truth.clone())))
         });
-        self.wait_for_nodes(config.start_after, health, shutdown).await;
+        let start_after = (!options.start_after.is_zero()).then_some(options.start_after);
+        self.wait_for_nodes(start_after, health, shutdown).await;
         if !shutdown.is_cancelled() {
             health.ready();
-            self.transmit(config, source, shutdown).await;
+            self.transmit(options, source, shutdown).await;
         }
         health.not_ready("done");
-        self.settle(config.settle_timeout).await;
+        self.settle(options.settle_timeout).await;
         finish_truth.cancel();
         if let Some(teller) = teller {
-            let _ = tokio::time::timeout(config.settle_timeout, teller).await;
+            let _ = tokio::time::timeout(options.settle_timeout, teller).await;
         }
         Ok(self.summary())
     }
@@ -221,11 +225,12 @@ impl Transmission {
         }
     }
 
-    async fn transmit(&mut self, config: &Config, source: Arc<EchoSource>, shutdown: &CancellationToken) {
+    async fn transmit(&mut self, options: &Options, source: Arc<EchoSource>, shutdown: &CancellationToken) {
         let (due, mut frames) = mpsc::channel(1);
-        let (run, count, stop) = (self.run, config.frames, shutdown.child_token());
-        let schedule = Schedule::starting_now(config.rate_hz);
-        tracing::info!(run, frames = count, rate_hz = config.rate_hz, "sending");
+        let (run, count, stop) =
+            (self.run, (options.frames > 0).then_some(options.frames), shutdown.child_token());
+        let schedule = Schedule::starting_now(options.rate_hz);
+        tracing::info!(run, frames = count, rate_hz = options.rate_hz, "sending");
         let (maker, course) = (stop.clone(), self.course.clone());
         let pace = tokio::task::spawn_blocking(move || {
             pace::release(&source, &course, run, count, schedule, &due, &maker);

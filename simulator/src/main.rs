@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Parser;
+use settings::Layered;
 use telemetry::exit::parse_arguments;
 
 /// Makes the echo frames of a scenario, open loop at a set rate, and hands them to the nodes; tells the truth
@@ -11,12 +12,12 @@ use telemetry::exit::parse_arguments;
 #[command(version)]
 struct Command {
     #[command(flatten)]
-    flags: simulator::Flags,
+    layered: Layered<simulator::Options>,
 }
 
 fn main() -> ExitCode {
     match parse_arguments::<Command>() {
-        Ok(arguments) => simulator::main(&arguments.flags),
+        Ok(arguments) => simulator::main(&arguments.layered),
         Err(code) => code,
     }
 }

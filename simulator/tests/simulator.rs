@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::time::Duration;
 
-use model::{EchoSource, System};
+use model::{EchoSource, Scenario, System};
 use proto::echo::{Delivery, EchoLedger, EchoSubscriber, Link, Subscription, Timings};
 use proto::site::SharedSite;
 use proto::v1;
 use proto::v1::fusion_server::{Fusion, FusionServer};
-use simulator::{Config, Listeners, RawConfig, RunError, Summary};
+use simulator::{Listeners, Options, RunError, Summary};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -25,7 +25,7 @@ async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
 }
 
 struct Running {
-    config: Config,
+    scenario: Scenario,
     echo: SocketAddr,
     control: Option<SocketAddr>,
     stop: CancellationToken,
@@ -33,23 +33,26 @@ struct Running {
 }
 
 impl Running {
-    async fn start(change: impl FnOnce(&mut RawConfig)) -> Self {
-        let mut raw = RawConfig { echo_listen: "127.0.0.1:0".into(), rate: 200.0, ..RawConfig::default() };
-        change(&mut raw);
-        let config = raw.check().unwrap();
-        let listeners = Listeners::bind(&config).await.unwrap();
+    async fn start(change: impl FnOnce(&mut Options)) -> Self {
+        let mut options =
+            settings::options::from_flags(&["--echo-listen=127.0.0.1:0", "--rate=200"]).unwrap();
+        change(&mut options);
+        let scenario = options.load().unwrap();
+        let listeners = Listeners::bind(&options).await.unwrap();
         let echo = listeners.echo.local_addr().unwrap();
         let control = listeners.control.as_ref().map(|listener| listener.local_addr().unwrap());
         let stop = CancellationToken::new();
-        let running = tokio::spawn(simulator::run(config.clone(), listeners, stop.clone()));
-        Self { config, echo, control, stop, running }
+        let (simulated, stopped) = (scenario.clone(), stop.clone());
+        let running =
+            tokio::spawn(async move { simulator::run(&options, simulated, listeners, stopped).await });
+        Self { scenario, echo, control, stop, running }
     }
 
     fn node(&self, node: u32) -> EchoSubscriber {
         EchoSubscriber::start(Subscription {
             address: self.echo.to_string(),
             node,
-            site_sha256: SharedSite::new(System::new(&self.config.scenario).unwrap()).unwrap().sha256,
+            site_sha256: SharedSite::new(System::new(&self.scenario).unwrap()).unwrap().sha256,
             window: 64,
             timings: Timings { silence: Duration::from_secs(10), ..Timings::default() },
         })
@@ -79,7 +82,7 @@ async fn take(node: &mut EchoSubscriber, count: usize) -> Vec<Delivery> {
 #[tokio::test]
 async fn every_node_gets_every_frame_at_its_time() {
     let simulator = Running::start(|raw| raw.frames = 20).await;
-    let source = EchoSource::new(&simulator.config.scenario).unwrap();
+    let source = EchoSource::new(&simulator.scenario).unwrap();
     let mut nodes: Vec<EchoSubscriber> = (0..3).map(|node| simulator.node(node)).collect();
     let mut start_ns = None;
     for (l, node) in nodes.iter_mut().enumerate() {
@@ -105,7 +108,7 @@ async fn every_node_gets_every_frame_at_its_time() {
 async fn a_late_simulator_does_not_shift_what_comes_after() {
     // A hundred thousand frames a second are more than it can make.
     let simulator = Running::start(|raw| {
-        (raw.frames, raw.rate, raw.settle_timeout_s) = (50, 1e5, 0.1);
+        (raw.frames, raw.rate_hz, raw.settle_timeout) = (50, 1e5, Duration::from_millis(100));
     })
     .await;
     let mut nodes: Vec<EchoSubscriber> = (0..3).map(|node| simulator.node(node)).collect();
@@ -122,7 +125,7 @@ async fn a_late_simulator_does_not_shift_what_comes_after() {
 async fn a_node_that_dies_costs_only_its_own_frames() {
     let simulator = Running::start(|raw| {
         raw.frames = 60;
-        raw.settle_timeout_s = 0.2;
+        raw.settle_timeout = Duration::from_millis(200);
     })
     .await;
     let mut nodes: Vec<EchoSubscriber> = (0..3).map(|node| simulator.node(node)).collect();
@@ -146,7 +149,7 @@ async fn a_node_that_dies_costs_only_its_own_frames() {
 async fn it_starts_without_all_nodes_only_when_told_to() {
     let simulator = Running::start(|raw| {
         raw.frames = 5;
-        raw.start_after_s = 1.0;
+        raw.start_after = Duration::from_secs(1);
     })
     .await;
     let mut node = simulator.node(1);
@@ -208,7 +211,7 @@ async fn the_truth_is_told_even_to_a_fusion_center_that_comes_late() {
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let simulator = Running::start(|raw| {
         raw.frames = 30;
-        raw.fusion = address.to_string();
+        raw.fusion = Some(address.to_string());
     })
     .await;
     let mut nodes: Vec<EchoSubscriber> = (0..3).map(|node| simulator.node(node)).collect();
@@ -220,7 +223,7 @@ async fn the_truth_is_told_even_to_a_fusion_center_that_comes_late() {
         .add_service(FusionServer::new(Listener(sender)))
         .serve_with_incoming(TcpListenerStream::new(listener));
     tokio::spawn(server);
-    let source = EchoSource::new(&simulator.config.scenario).unwrap();
+    let source = EchoSource::new(&simulator.scenario).unwrap();
     for frame in 0..30 {
         let record = within("a record", heard.recv()).await.unwrap();
         let target = source.target_m(frame);
@@ -246,13 +249,14 @@ async fn the_target_goes_another_way_when_told_to_and_the_truth_with_it() {
         .serve_with_incoming(TcpListenerStream::new(listener));
     tokio::spawn(server);
     let simulator = Running::start(|raw| {
-        (raw.allow_control, raw.control_listen, raw.fusion) = (true, "127.0.0.1:0".into(), fusion);
-        raw.settle_timeout_s = 0.2;
+        (raw.allow_control, raw.control_listen) = (true, "127.0.0.1:0".parse().ok());
+        raw.fusion = Some(fusion);
+        raw.settle_timeout = Duration::from_millis(200);
     })
     .await;
     let control = simulator.control.unwrap();
-    let source = EchoSource::new(&simulator.config.scenario).unwrap();
-    let centre = simulator.config.scenario.coverage.centre();
+    let source = EchoSource::new(&simulator.scenario).unwrap();
+    let centre = simulator.scenario.coverage.centre();
     let mut nodes: Vec<EchoSubscriber> = (0..3).map(|node| simulator.node(node)).collect();
     let mut frames = take(&mut nodes[1], 5).await;
     let (status, said) = ask(control, "PUT", "spiral").await;

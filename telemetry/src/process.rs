@@ -32,27 +32,24 @@ impl<E: std::error::Error> From<E> for Ended {
     }
 }
 
-/// Settings, checked, with logs set up; or the code with which the process ends, because it was only to show
-/// them or because they cannot be used.
-pub fn prepare<R: Serialize, C, E: Display, F: Display>(
+/// What the options name, loaded, with logs set up; or the code with which the process ends, because it was only to
+/// print its options or because they cannot be used.
+pub fn prepare<T, E: Display>(
     role: &str,
-    only_show: bool,
-    loaded: Result<R, E>,
-    check: impl FnOnce(R) -> Result<C, F>,
-) -> Result<C, ExitCode> {
+    printed: Option<&str>,
+    load: impl FnOnce() -> Result<T, E>,
+) -> Result<T, ExitCode> {
     let refuse = |reason: &dyn Display| {
         complain(role, reason);
         ExitCode::from(exit::BAD_CONFIGURATION)
     };
-    let raw = loaded.map_err(|error| refuse(&error))?;
-    if only_show {
-        let text = toml::to_string(&raw).map_err(|error| refuse(&error))?;
-        print_text(text.trim_end());
+    if let Some(text) = printed {
+        print_text(text);
         return Err(ExitCode::from(exit::CLEAN));
     }
-    let config = check(raw).map_err(|error| refuse(&error))?;
+    let loaded = load().map_err(|error| refuse(&error))?;
     logs::init().map_err(|error| refuse(&error))?;
-    Ok(config)
+    Ok(loaded)
 }
 
 /// Runs `work`, which is given the token of the stop signal, on so many threads; prints its summary, or says
@@ -86,14 +83,11 @@ mod tests {
 
     #[test]
     fn settings_are_shown_or_checked() {
-        let good =
-            || Ok::<_, String>([("rate", 4)].into_iter().collect::<std::collections::BTreeMap<_, _>>());
-        let check = |raw: std::collections::BTreeMap<_, i32>| raw.get("rate").copied().ok_or("no rate");
-        assert_eq!(prepare("test", false, good(), check), Ok(4));
-        assert_eq!(prepare("test", true, good(), check), Err(ExitCode::from(exit::CLEAN)));
+        let good = || Ok::<_, String>(4);
+        assert_eq!(prepare("test", None, good), Ok(4));
+        assert_eq!(prepare("test", Some("rate = 4"), good), Err(ExitCode::from(exit::CLEAN)));
         let refused = Err(ExitCode::from(exit::BAD_CONFIGURATION));
-        assert_eq!(prepare("test", false, good().map(|_| Default::default()), check), refused);
-        assert_eq!(prepare("test", false, Err("unreadable"), check), refused);
+        assert_eq!(prepare("test", None, || Err::<(), _>("unreadable")), refused);
     }
 
     #[test]

@@ -15,6 +15,8 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use settings::OrNone;
+use settings::check::host_and_port_or_none;
 use telemetry::client;
 use telemetry::http::named_by_address;
 use tokio::sync::Mutex;
@@ -29,14 +31,19 @@ const FRESH: Duration = Duration::from_secs(1);
 pub const LARGEST_BODY: usize = 1024;
 
 /// What may be changed, and where.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, clap::Args)]
 pub struct ControlSettings {
-    /// Whether anything may be.
+    /// Let the page change what --control-simulator and --control-backhaul name.
+    #[arg(long = "allow-control", id = "allow_control")]
     pub allowed: bool,
-    /// Host and port of the simulator's control.
-    pub simulator: Option<String>,
-    /// Host and port of the relay's control.
-    pub backhaul: Option<String>,
+    /// Host and port where the simulator's path is changed, or `none`.
+    #[arg(long = "control-simulator", id = "control_simulator", value_name = "ADDRESS", default_value = "none",
+          value_parser = host_and_port_or_none)]
+    pub simulator: OrNone<String>,
+    /// Host and port where the backhaul's profile is changed, or `none`.
+    #[arg(long = "control-backhaul", id = "control_backhaul", value_name = "ADDRESS", default_value = "none",
+          value_parser = host_and_port_or_none)]
+    pub backhaul: OrNone<String>,
 }
 
 /// Passes changes on, one at a time.

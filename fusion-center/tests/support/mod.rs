@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use estimation::delay::{DelayEstimator, DelaySettings, Statistic};
-use fusion_center::config::{Config, Flags, RawConfig};
 use fusion_center::{Listeners, RunError, Summary, run};
 use model::{EchoSource, Scenario};
 use proto::convert::{FrameId, PayloadFormat, Times, report_message};
@@ -46,30 +45,27 @@ pub struct Options {
     pub workers: Option<usize>,
 }
 
-pub fn config(options: Options) -> Config {
-    let flags = Flags {
-        listen: Some("127.0.0.1:0".into()),
-        http_listen: Some("127.0.0.1:0".into()),
-        power_dbm: Some(POWER_DBM),
-        deadline_ms: options.deadline_ms.or(Some(10_000)),
-        solver_delay_ms: options.solver_delay_ms,
-        queue: options.queue,
-        fixes: options.fixes,
-        record: options.record,
-        workers: options.workers,
-        ..Flags::default()
-    };
-    RawConfig::load(&flags).unwrap().check().unwrap()
+pub fn options(changed: Options) -> fusion_center::Options {
+    let mut options: fusion_center::Options =
+        settings::options::from_flags(&["--listen=127.0.0.1:0", "--http-listen=127.0.0.1:0"]).unwrap();
+    options.scenario.power_dbm = Some(POWER_DBM);
+    options.engine.deadline = Duration::from_millis(changed.deadline_ms.unwrap_or(10_000));
+    options.engine.solver_delay = Duration::from_millis(changed.solver_delay_ms.unwrap_or(0));
+    options.engine.queue = changed.queue.unwrap_or(options.engine.queue);
+    options.engine.workers = changed.workers.unwrap_or(options.engine.workers);
+    (options.fixes, options.record) = (changed.fixes, changed.record);
+    options
 }
 
 impl Center {
     pub async fn start(options: Options) -> Self {
-        let config = config(options);
-        let listeners = Listeners::bind(&config).await.unwrap();
+        let options = self::options(options);
+        let site = options.load().unwrap();
+        let listeners = Listeners::bind(&options).await.unwrap();
         let address = format!("http://{}", listeners.grpc.local_addr().unwrap());
         let http = listeners.http.local_addr().unwrap();
         let shutdown = CancellationToken::new();
-        let task = tokio::spawn(run(config, listeners, shutdown.clone()));
+        let task = tokio::spawn(run(options, site, listeners, shutdown.clone()));
         Self { address, http, shutdown, task }
     }
 

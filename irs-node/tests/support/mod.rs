@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use irs_node::{Config, RawConfig, RunError, Summary};
+use irs_node::{Options, RunError, Summary};
 use model::{EchoSource, Scenario, System};
 use proto::convert::FrameId;
 use proto::echo::{EchoFrame, EchoPublisher, Offer};
@@ -242,19 +242,15 @@ pub struct Node {
 }
 
 impl Node {
-    pub async fn start(fusion: SocketAddr, simulator: SocketAddr, change: fn(&mut RawConfig)) -> Self {
-        let mut raw = RawConfig {
-            fusion: fusion.to_string(),
-            simulator: simulator.to_string(),
-            identity: "under test".into(),
-            ..RawConfig::default()
-        };
-        change(&mut raw);
-        let config: Config = raw.check().unwrap();
-        let endpoints = Endpoints::bind(config.http_listen, config.health_listen).await.unwrap();
+    pub async fn start(fusion: SocketAddr, simulator: SocketAddr, change: fn(&mut Options)) -> Self {
+        let mut options: Options = settings::options::from_flags(&["--identity=under test"]).unwrap();
+        (options.fusion, options.simulator) = (fusion.to_string(), simulator.to_string());
+        change(&mut options);
+        let options = options.check().unwrap();
+        let endpoints = Endpoints::bind(options.http_listen, options.health_listen).await.unwrap();
         let started = endpoints.started("irs-node");
         let stop = CancellationToken::new();
-        let running = tokio::spawn(irs_node::run(config, endpoints, stop.clone()));
+        let running = tokio::spawn(irs_node::run(options, endpoints, stop.clone()));
         Self { stop, started, running }
     }
 

@@ -1,0 +1,83 @@
+//! Options of the fusion center.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+use estimation::fusion::Method;
+use model::System;
+use settings::check::{address, within};
+use settings::{ScenarioChoice, SettingsError};
+
+use crate::dashboard::ControlSettings;
+use crate::engine::EngineSettings;
+use crate::method::MethodSettings;
+
+/// Options of the fusion center.
+#[derive(Debug, Clone, PartialEq, Args)]
+pub struct Options {
+    /// Where nodes, simulator and watchers connect (gRPC); port 0 takes a free one.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7400", value_parser = address)]
+    pub listen: SocketAddr,
+    /// Where /metrics, /health and the API are served (HTTP).
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7401", value_parser = address)]
+    pub http_listen: SocketAddr,
+    /// The scenario whose site is used.
+    #[command(flatten)]
+    pub scenario: ScenarioChoice,
+    /// How frames are put together.
+    #[command(flatten)]
+    pub engine: EngineSettings,
+    /// Reports that a node may have under way.
+    #[arg(long, value_name = "N", default_value = "64", value_parser = within::<usize>(1, 256))]
+    pub credit: usize,
+    /// File that takes one JSON line per fix.
+    #[arg(long, value_name = "FILE")]
+    pub fixes: Option<PathBuf>,
+    /// Directory that takes a recording of the reports, for `hyloc replay`.
+    #[arg(long, value_name = "DIR")]
+    pub record: Option<PathBuf>,
+    /// How frames become fixes.
+    #[command(flatten)]
+    pub method: MethodSettings,
+    /// What the page may change.
+    #[command(flatten)]
+    pub control: ControlSettings,
+}
+
+impl settings::Options for Options {
+    const ROLE: &'static str = "fusion";
+}
+
+impl Options {
+    /// Loads the site of the scenario; the rest of the scenario is dropped at once.
+    pub fn load(&self) -> Result<System, SettingsError> {
+        if self.method.method == Method::ThreeStage && self.method.batch_frames > 1 {
+            let reason = "batch_frames must be 1 with the three-stage method: use auto or direct";
+            return Err(SettingsError::Options(reason.into()));
+        }
+        self.scenario.load_site()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use settings::options::from_flags;
+
+    use super::*;
+
+    #[test]
+    fn nobody_elsewhere_reaches_it_and_nothing_changes_unless_told() {
+        let options: Options = from_flags(&[]).unwrap();
+        assert!(options.listen.ip().is_loopback() && options.http_listen.ip().is_loopback());
+        assert_eq!(
+            (&options.control, options.method),
+            (&ControlSettings::default(), MethodSettings::default())
+        );
+        assert!(options.load().is_ok() && options.engine.workers() > 0);
+        let refused = from_flags::<Options>(&["--control-backhaul=relay"]).unwrap_err().to_string();
+        assert!(refused.contains("must be host:port or none"), "{refused}");
+        let batches: Options = from_flags(&["--method=three-stage", "--batch-frames=4"]).unwrap();
+        assert!(batches.load().unwrap_err().to_string().contains("batch_frames must be 1"));
+    }
+}

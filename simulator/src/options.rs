@@ -1,0 +1,91 @@
+//! Options of the simulator.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use clap::Args;
+use model::Scenario;
+use proto::echo::EchoFrame;
+use settings::check::{address, address_or_none, host_and_port_or_none, seconds, within};
+use settings::{OrNone, ScenarioChoice, SettingsError};
+
+/// The name of this process in logs, announcements and variables.
+pub const ROLE: &str = "simulator";
+
+/// Options of the simulator.
+#[derive(Debug, Clone, PartialEq, Args)]
+pub struct Options {
+    /// The scenario that is simulated.
+    #[command(flatten)]
+    pub scenario: ScenarioChoice,
+    /// Frames to send; 0 goes on until stopped.
+    #[arg(long, value_name = "N", default_value = "0")]
+    pub frames: u64,
+    /// Frames a second.
+    #[arg(long = "rate", id = "rate", value_name = "HZ", default_value = "50", value_parser = within(1e-3, 1e5))]
+    pub rate_hz: f64,
+    /// Where nodes subscribe to echo frames; port 0 takes any.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7500", value_parser = address)]
+    pub echo_listen: SocketAddr,
+    /// Host and port of the fusion center that is told the truth, or `none`.
+    #[arg(long, value_name = "ADDRESS", default_value = "none", value_parser = host_and_port_or_none)]
+    pub fusion: OrNone<String>,
+    /// Start after this time even if not all nodes have subscribed; 0 waits for all.
+    #[arg(long = "start-after-s", id = "start_after_s", value_name = "SECONDS", default_value = "0",
+          value_parser = seconds)]
+    pub start_after: Duration,
+    /// How long to wait for the last acknowledgements at the end.
+    #[arg(long = "settle-timeout-s", id = "settle_timeout_s", value_name = "SECONDS", default_value = "5",
+          value_parser = seconds)]
+    pub settle_timeout: Duration,
+    /// Where /metrics and /health are served; port 0 takes any, `none` serves nothing.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0", value_parser = address_or_none)]
+    pub http_listen: OrNone<SocketAddr>,
+    /// Where gRPC health is served.
+    #[arg(long, value_name = "ADDRESS", default_value = "none", value_parser = address_or_none)]
+    pub health_listen: OrNone<SocketAddr>,
+    /// Let the target's path be changed while it runs.
+    #[arg(long)]
+    pub allow_control: bool,
+    /// Where it is changed, if that is allowed; whoever reaches it can.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7501", value_parser = address_or_none)]
+    pub control_listen: OrNone<SocketAddr>,
+}
+
+impl settings::Options for Options {
+    const ROLE: &'static str = ROLE;
+}
+
+impl Options {
+    /// Loads the scenario; its frames must fit into a message.
+    pub fn load(&self) -> Result<Scenario, SettingsError> {
+        let scenario = self.scenario.load()?;
+        let (sensors, subcarriers) = (scenario.surface.sensors, scenario.signal.subcarriers);
+        if EchoFrame::fits(sensors, subcarriers) {
+            return Ok(scenario);
+        }
+        let reason = format!("{sensors} sensors x {subcarriers} subcarriers: a frame has at most 64 MiB");
+        Err(SettingsError::Options(reason))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use settings::options::from_flags;
+
+    use super::*;
+
+    #[test]
+    fn values_are_checked() {
+        let options: Options = from_flags(&["--nodes=4", "--power-dbm=40", "--frames=10"]).unwrap();
+        let scenario = options.load().unwrap();
+        assert_eq!((scenario.irs.len(), scenario.base_station.power_dbm), (4, 40.0));
+        assert_eq!((options.frames, options.fusion, options.start_after), (10, None, Duration::ZERO));
+        assert!(!options.allow_control && options.control_listen.is_some_and(|at| at.ip().is_loopback()));
+        for bad in ["--rate=0", "--fusion=:1", "--echo-listen=none"] {
+            assert!(from_flags::<Options>(&[bad]).unwrap_err().to_string().contains("must be "), "{bad}");
+        }
+        let many: Options = from_flags(&["--nodes=99"]).unwrap();
+        assert!(many.load().unwrap_err().to_string().contains("nodes = 99"));
+    }
+}
