@@ -93,7 +93,7 @@ impl<T: Options> FromArgMatches for Layered<T> {
 }
 
 fn refuse(reason: String) -> clap::Error {
-    clap::Error::raw(ErrorKind::ValueValidation, format!("{reason}\n"))
+    clap::Error::raw(ErrorKind::ValueValidation, reason)
 }
 
 /// Where a setting comes from.
@@ -178,7 +178,10 @@ fn settings<T: Options>(matches: &ArgMatches) -> Result<Vec<Setting>, String> {
             check::<T>(key, setting)?
         } else {
             let defaults = argument.get_default_values().iter();
-            let values = defaults.map(|value| value.to_string_lossy().into_owned()).collect();
+            let values = match argument.get_action() {
+                ArgAction::SetTrue => vec!["false".into()],
+                _ => defaults.map(|value| value.to_string_lossy().into_owned()).collect(),
+            };
             Setting { argument, values, origin: Origin::Default }
         };
         settings.push(setting);
@@ -324,14 +327,17 @@ mod tests {
 
     #[test]
     fn errors_name_the_origin_the_key_and_what_is_allowed() {
-        let refused = |text: &str, flags: &[&str]| load(text, flags).unwrap_err();
-        assert_eq!(refused("rate = 0", &[]), "error: FILE: rate = 0: must be between 0.001 and 100000\n");
-        assert_eq!(refused("rte = 7", &[]), "error: FILE: there is no setting 'rte'\n");
-        assert_eq!(refused("rate = [1, 2]", &[]), "error: FILE: rate = 1, 2: must be a single value\n");
-        assert_eq!(refused("rate = { a = 1 }", &[]), "error: FILE: rate: must not be a table\n");
+        let refused = |text: &str, flags: &[&str]| {
+            let error = load(text, flags).unwrap_err();
+            error.lines().next().unwrap().to_owned()
+        };
+        assert_eq!(refused("rate = 0", &[]), "error: FILE: rate = 0: must be between 0.001 and 100000");
+        assert_eq!(refused("rte = 7", &[]), "error: FILE: there is no setting 'rte'");
+        assert_eq!(refused("rate = [1, 2]", &[]), "error: FILE: rate = 1, 2: must be a single value");
+        assert_eq!(refused("rate = { a = 1 }", &[]), "error: FILE: rate: must not be a table");
         assert_eq!(
             refused("allow_control = 7", &[]),
-            "error: FILE: allow_control = 7: must be true or false\n"
+            "error: FILE: allow_control = 7: must be true or false"
         );
         assert!(refused("rate = ", &[]).starts_with("error: FILE: "));
         let flag = refused("", &["--index=first"]);
