@@ -19,8 +19,8 @@ pub mod relay;
 mod report;
 mod run;
 mod timer;
-mod turns;
+mod timeslice;
 pub mod wire;
 
-pub use options::{Arguments, Options};
-pub use run::{Listeners, RunError, Summary, main, run};
+pub use options::{RelayArguments, RelayOptions};
+pub use run::{Listeners, RelaySummary, RunError, main, run};

@@ -10,12 +10,12 @@ use telemetry::exit::parse_arguments;
 #[command(version)]
 struct Program {
     #[command(flatten)]
-    arguments: backhaul::Arguments,
+    arguments: hyloc_backhaul::RelayArguments,
 }
 
 fn main() -> ExitCode {
     match parse_arguments::<Program>() {
-        Ok(program) => backhaul::main(&program.arguments),
+        Ok(program) => hyloc_backhaul::main(&program.arguments),
         Err(code) => code,
     }
 }

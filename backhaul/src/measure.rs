@@ -53,7 +53,7 @@ pub struct Measured {
 
 /// Why a direction is refused.
 #[derive(Debug, thiserror::Error)]
-pub enum Refusal {
+pub enum PlanRefused {
     /// The delay is not kept.
     #[error(
         "a delay of {asked} ms is asked for, {found:.2} ms is what this machine does: it is too slow or too busy"
@@ -83,15 +83,15 @@ pub enum Refusal {
 }
 
 /// Measures what does not depend on chance, and refuses what is not met.
-pub async fn measure(direction: &Direction) -> Result<Measured, Refusal> {
+pub async fn measure(direction: &Direction) -> Result<Measured, PlanRefused> {
     let steady = direction.steady();
     steady.judge(found(&steady).await?)
 }
 
 /// Measures what does not depend on chance, whatever it is.
-pub async fn found(direction: &Direction) -> Result<Measured, Refusal> {
+pub async fn found(direction: &Direction) -> Result<Measured, PlanRefused> {
     let steady = direction.steady();
-    Ok(tokio::time::timeout(LONGEST, rounds(&steady)).await.map_err(|_| Refusal::Time)??)
+    Ok(tokio::time::timeout(LONGEST, rounds(&steady)).await.map_err(|_| PlanRefused::Time)??)
 }
 
 impl Direction {
@@ -100,14 +100,14 @@ impl Direction {
     }
 
     /// Whether what was found is what was asked for.
-    fn judge(&self, found: Measured) -> Result<Measured, Refusal> {
+    fn judge(&self, found: Measured) -> Result<Measured, PlanRefused> {
         let (asked_ms, asked) = (self.delay_ms, self.rate_mbit_s);
         if (found.delay_ms - asked_ms).abs() > self.allowed_ms() {
-            return Err(Refusal::Delay { asked: asked_ms, found: found.delay_ms });
+            return Err(PlanRefused::Delay { asked: asked_ms, found: found.delay_ms });
         }
         match found.rate_mbit_s {
             Some(rate) if (rate - asked).abs() > asked * RATE_SHARE => {
-                Err(Refusal::Rate { asked, found: rate })
+                Err(PlanRefused::Rate { asked, found: rate })
             }
             _ => Ok(found),
         }

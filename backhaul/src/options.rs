@@ -1,4 +1,4 @@
-//! Options of the relay.
+//! RelayOptions of the relay.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -14,20 +14,20 @@ use crate::plan::{MOST_LINKS, Plan};
 /// The name of this process in logs, announcements and variables.
 pub const ROLE: &str = "backhaul";
 
-/// Arguments of the relay.
+/// RelayArguments of the relay.
 #[derive(Debug, Clone, Args)]
-pub struct Arguments {
+pub struct RelayArguments {
     /// The options.
     #[command(flatten)]
-    pub layered: Layered<Options>,
+    pub layered: Layered<RelayOptions>,
     /// What to ask of a relay that runs, or to measure, in place of running one.
     #[command(subcommand)]
     pub action: Option<Action>,
 }
 
-/// Options of the relay.
+/// RelayOptions of the relay.
 #[derive(Debug, Clone, PartialEq, Args)]
-pub struct Options {
+pub struct RelayOptions {
     /// Where nodes connect, told apart by their source address; `none` for links with ports of their own only.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7410", value_parser = address_or_none)]
     pub listen: OrNone<SocketAddr>,
@@ -57,11 +57,11 @@ pub struct Options {
     pub unmeasured: bool,
 }
 
-impl settings::Options for Options {
+impl settings::Options for RelayOptions {
     const ROLE: &'static str = ROLE;
 }
 
-impl Options {
+impl RelayOptions {
     /// Reads the plan.
     pub fn load(&self) -> Result<Plan, SettingsError> {
         let refuse = |reason: &str| Err(SettingsError::Options(reason.into()));
@@ -108,14 +108,17 @@ mod tests {
 
     #[test]
     fn what_cannot_be_used_is_named() {
-        let load = |flags: &[&str]| from_flags::<Options>(flags).unwrap().load();
+        let load = |flags: &[&str]| from_flags::<RelayOptions>(flags).unwrap().load();
         assert!(load(&[]).is_ok() && load(&["--listen=none", "--link=west=127.0.0.1:7420"]).is_ok());
         let refused = |flags: &[&str]| load(flags).unwrap_err().to_string();
         assert!(refused(&["--listen=none"]).starts_with("listen = none: must be an address"));
         assert!(refused(&["--profile=carrier-pigeon"]).contains("no profile 'carrier-pigeon'"));
         assert!(refused(&["--plan=nowhere.toml"]).contains("nowhere.toml"));
         for bad in ["--fusion=somewhere", "--link=west", "--control-listen=none"] {
-            assert!(from_flags::<Options>(&[bad]).unwrap_err().to_string().contains("must be "), "{bad}");
+            assert!(
+                from_flags::<RelayOptions>(&[bad]).unwrap_err().to_string().contains("must be "),
+                "{bad}"
+            );
         }
     }
 }

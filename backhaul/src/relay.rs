@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::end::End;
 use crate::lane::{Instruments, Lane};
-use crate::measure::{Measured, Refusal, Trust, measure};
+use crate::measure::{Measured, PlanRefused, Trust, measure};
 use crate::plan::{MOST_LINKS, Plan};
 use crate::profile::Direction;
 use crate::wire::Wire;
@@ -96,7 +96,7 @@ impl Relay {
         seed: u64,
         fixed: impl IntoIterator<Item = String>,
         metrics: &Metrics,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, PlanRefused> {
         let connections = |fate| {
             metrics.counter("hyloc_backhaul_connections_total", "Connections by fate.", &[("fate", fate)])
         };
@@ -134,7 +134,7 @@ impl Relay {
     }
 
     /// Measures what is new in `plan`, then follows it. A link that was cut by hand is as the plan says again.
-    pub async fn apply(&self, plan: Plan) -> Result<(), Refusal> {
+    pub async fn apply(&self, plan: Plan) -> Result<(), PlanRefused> {
         // Held to the end: one change at a time.
         let mut measured = self.0.measured.lock().await;
         check(&plan, self.0.trust, &mut measured).await?;
@@ -339,7 +339,11 @@ impl Drop for Hold<'_> {
 }
 
 /// Measures what is new in `plan`, unless it is followed unmeasured.
-async fn check(plan: &Plan, trust: Trust, measured: &mut Vec<(Direction, Measured)>) -> Result<(), Refusal> {
+async fn check(
+    plan: &Plan,
+    trust: Trust,
+    measured: &mut Vec<(Direction, Measured)>,
+) -> Result<(), PlanRefused> {
     if trust == Trust::Unmeasured {
         return Ok(());
     }

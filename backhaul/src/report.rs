@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use telemetry::exit;
 
-use crate::measure::{Refusal, found, times_ms};
+use crate::measure::{PlanRefused, found, times_ms};
 use crate::options::ROLE;
 use crate::profile::{Direction, NAMES, named};
 
@@ -39,7 +39,7 @@ pub fn main(profiles: &[String]) -> ExitCode {
     }
 }
 
-async fn table(names: &[String]) -> Result<String, Refusal> {
+async fn table(names: &[String]) -> Result<String, PlanRefused> {
     let mut text = format!(
         "{:<14} {:<5} {:>17} {:>17} {:>17} {:>21}",
         "profile", "way", "delay ms", "median ms", "quartiles ms", "rate Mbit/s"
@@ -55,7 +55,7 @@ async fn table(names: &[String]) -> Result<String, Refusal> {
     )
 }
 
-async fn row(direction: &Direction) -> Result<String, Refusal> {
+async fn row(direction: &Direction) -> Result<String, PlanRefused> {
     let steady = found(direction).await?;
     // Losses and outages would be counted as jitter.
     let jittery = Direction { jitter_ms: direction.jitter_ms, ..direction.steady() };

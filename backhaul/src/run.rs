@@ -13,8 +13,8 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::control::{self, Action};
-use crate::measure::Refusal;
-use crate::options::{Arguments, Options, ROLE, read_plan};
+use crate::measure::PlanRefused;
+use crate::options::{ROLE, RelayArguments, RelayOptions, read_plan};
 use crate::plan::Plan;
 use crate::relay::Relay;
 use crate::report;
@@ -35,7 +35,7 @@ pub enum RunError {
     },
     /// The relay cannot do what it is asked to.
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(#[from] PlanRefused),
 }
 
 impl RunError {
@@ -60,7 +60,7 @@ pub struct Listeners {
 
 impl Listeners {
     /// Binds the ports of `options`.
-    pub async fn bind(options: &Options) -> Result<Self, RunError> {
+    pub async fn bind(options: &RelayOptions) -> Result<Self, RunError> {
         let bind = async |address: SocketAddr| {
             TcpListener::bind(address).await.map_err(RunError::io(format!("cannot listen on {address}")))
         };
@@ -85,7 +85,7 @@ impl Listeners {
 
 /// What the process says at its end.
 #[derive(Debug, Serialize)]
-pub struct Summary {
+pub struct RelaySummary {
     /// `backhaul`.
     pub role: &'static str,
     /// Links at the end.
@@ -94,7 +94,7 @@ pub struct Summary {
 
 /// The process: settings first, then ports, then work until SIGTERM or SIGINT. With an action, it asks a relay
 /// that runs, or measures this machine.
-pub fn main(arguments: &Arguments) -> ExitCode {
+pub fn main(arguments: &RelayArguments) -> ExitCode {
     let options = &arguments.layered.options;
     match &arguments.action {
         Some(Action::Measure { profiles }) => return report::main(profiles),
@@ -128,11 +128,11 @@ fn ask(action: &Action, control: SocketAddr) -> ExitCode {
 
 /// Measures, then relays until `shutdown`.
 pub async fn run(
-    options: Options,
+    options: RelayOptions,
     plan: Plan,
     listeners: Listeners,
     shutdown: CancellationToken,
-) -> Result<Summary, RunError> {
+) -> Result<RelaySummary, RunError> {
     let (metrics, health) = (Metrics::new(), Health::new());
     let bound = |(name, listener): &(String, TcpListener)| Some((name.clone(), listener.local_addr().ok()?));
     let started = Started {
@@ -173,7 +173,7 @@ pub async fn run(
 
     shutdown.cancelled().await;
     health.not_ready("shutting down");
-    let summary = Summary { role: ROLE, links: relay.links() };
+    let summary = RelaySummary { role: ROLE, links: relay.links() };
     // A connection to the control that stays open does not hold up the end.
     let _ = tokio::time::timeout(Duration::from_millis(500), tasks.join_all()).await;
     watched.ended().await;

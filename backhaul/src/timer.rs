@@ -1,7 +1,7 @@
 //! Waiting to a fraction of a millisecond; the runtime's own timers count whole ones.
 //!
 //! One thread sleeps until the next task is due and wakes it. It, and every thread that waits here, asks for short
-//! turns ([`turns`]): a busy machine wakes them late otherwise.
+//! timeslice ([`timeslice`]): a busy machine wakes them late otherwise.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use tokio::sync::oneshot;
 
-use crate::turns;
+use crate::timeslice;
 
 #[derive(Default)]
 struct Clock {
@@ -45,7 +45,7 @@ impl Ord for Waiter {
 
 impl Clock {
     fn run(&self) {
-        turns::shorten();
+        timeslice::shorten();
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let now = Instant::now();
@@ -78,7 +78,7 @@ impl Clock {
 /// Waits until `due`.
 pub async fn until(due: Instant) -> std::io::Result<()> {
     static CLOCK: OnceLock<Clock> = OnceLock::new();
-    turns::shorten();
+    timeslice::shorten();
     if due <= Instant::now() {
         return Ok(());
     }

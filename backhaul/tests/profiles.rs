@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use backhaul::profile::{Direction, Law, NAMES, SEGMENT_BYTES, named};
-use backhaul::wire::{Outages, Wire};
+use hyloc_backhaul::profile::{Direction, Law, NAMES, SEGMENT_BYTES, named};
+use hyloc_backhaul::wire::{Outages, Wire};
 
 const SEED: u64 = 3;
 

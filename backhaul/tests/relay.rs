@@ -7,9 +7,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant, SystemTime};
 
-use backhaul::control::Action;
-use backhaul::profile::{NAMES, named};
-use backhaul::{Listeners, Options, run};
+use hyloc_backhaul::control::Action;
+use hyloc_backhaul::profile::{NAMES, named};
+use hyloc_backhaul::{Listeners, RelayOptions, run};
 use support::{Site, alone};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -53,7 +53,7 @@ impl Process {
     async fn start(plan: Option<&Path>) -> Self {
         let fusion = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let flags = ["--listen=127.0.0.1:0", "--control-listen=127.0.0.1:0", "--unmeasured"];
-        let mut options: Options = settings::options::from_flags(&flags).unwrap();
+        let mut options: RelayOptions = settings::options::from_flags(&flags).unwrap();
         options.fusion = fusion.local_addr().unwrap().to_string();
         options.plan = plan.map(Path::to_path_buf);
         let plan = options.load().unwrap();

@@ -8,12 +8,12 @@
 //! Bound of scan and polish at K = 3: 0.5 Mflop for two rounds of 60 angles per IRS and 0.4 Mflop for six expansions, 19 us.
 //! Measured 274 us, 7 %: vectors of ten entries are too short to fill the registers, and each is allocated.
 
-use estimation::Blocks;
-use estimation::angles::admm::{AdmmSettings, JointSolver};
-use estimation::angles::estimate::{rank_case, scaled_problem};
-use estimation::angles::likelihood::JointLikelihood;
-use estimation::angles::problem::JointProblem;
-use estimation::angles::{AngleEstimator, AngleSettings};
+use hyloc_estimation::Blocks;
+use hyloc_estimation::angles::admm::{AdmmSettings, JointSolver};
+use hyloc_estimation::angles::estimate::{rank_case, scaled_problem};
+use hyloc_estimation::angles::likelihood::JointLikelihood;
+use hyloc_estimation::angles::problem::JointProblem;
+use hyloc_estimation::angles::{AngleEstimator, AngleSettings};
 use model::geometry::cascade_delay_s;
 use model::scenario::ring;
 use model::{CMatrix, EchoSource, Scenario};

@@ -6,7 +6,7 @@
 //! the latter, 12 % and 8 % of the peak. A correlation by FFT would cost more: the window has 45 points, and the
 //! subcarriers of an IRS are a third of the grid or less.
 
-use estimation::delay::{DelayEstimator, DelaySettings, Statistic};
+use hyloc_estimation::delay::{DelayEstimator, DelaySettings, Statistic};
 use model::scenario::ring;
 use model::{EchoSource, Scenario};
 

@@ -5,7 +5,7 @@
 //! double, 24 of single precision) 230 us. Measured 589 us, 39 %. With more IRSs the segments that a point sums over get
 //! shorter (L / K subcarriers), and their ends cost more than they do: 4.0 ms at K = 8, 17 ms at K = 16.
 
-use estimation::direct::{DirectLocator, DirectSettings, Evidence};
+use hyloc_estimation::direct::{DirectLocator, DirectSettings, Evidence};
 use model::scenario::ring;
 use model::{EchoSource, Scenario};
 

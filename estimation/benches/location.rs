@@ -6,7 +6,7 @@
 //! arc tangents are the rest.
 
 use divan::Bencher;
-use estimation::location::{Bearing, CascadeDelay, LocateSettings, Measurements, locate};
+use hyloc_estimation::location::{Bearing, CascadeDelay, LocateSettings, Measurements, locate};
 use model::geometry::{Point, Pose, cascade_delay_s};
 
 fn main() {

@@ -8,7 +8,7 @@
 
 use divan::Bencher;
 use divan::counter::ItemsCount;
-use estimation::linalg::{HermitianBatch, Instructions, PsdProjector};
+use hyloc_estimation::linalg::{HermitianBatch, Instructions, PsdProjector};
 use nalgebra::DMatrix;
 use num_complex::Complex;
 use rand::SeedableRng;

@@ -2,9 +2,9 @@
 
 mod support;
 
-use estimation::angles::problem::DepartureForm;
-use estimation::angles::{AngleEstimator, AngleSettings, Extraction};
-use estimation::baselines::{Baseline, Extent};
+use hyloc_estimation::angles::problem::DepartureForm;
+use hyloc_estimation::angles::{AngleEstimator, AngleSettings, Extraction};
+use hyloc_estimation::baselines::{Baseline, Extent};
 use model::Scenario;
 use model::scenario::PathAngles;
 use support::{Scene, Tally, scene};

@@ -5,9 +5,9 @@
 
 #![allow(clippy::print_stdout)]
 
-use estimation::Blocks;
-use estimation::baselines::{Baseline, BaselineError, Extent};
-use estimation::delay::MatchedFilter;
+use hyloc_estimation::Blocks;
+use hyloc_estimation::baselines::{Baseline, BaselineError, Extent};
+use hyloc_estimation::delay::MatchedFilter;
 use model::geometry::cascade_delay_s;
 use model::units::db_from_ratio;
 use model::{CMatrix, EchoSource, Gain, Information, Scenario};

@@ -6,9 +6,9 @@
 
 mod support;
 
-use estimation::angles::admm::AdmmSettings;
-use estimation::angles::literal::{LiteralEstimate, LiteralSettings, paper_literal};
-use estimation::angles::{AngleEstimator, AngleSettings, Extraction};
+use hyloc_estimation::angles::admm::AdmmSettings;
+use hyloc_estimation::angles::literal::{LiteralEstimate, LiteralSettings, paper_literal};
+use hyloc_estimation::angles::{AngleEstimator, AngleSettings, Extraction};
 use model::Scenario;
 use model::scenario::PathAngles;
 use support::{Scene, Tally, scene};

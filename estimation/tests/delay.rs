@@ -5,7 +5,7 @@
 
 #![allow(clippy::print_stdout)]
 
-use estimation::delay::{
+use hyloc_estimation::delay::{
     BlockExpansion, BlockNorm, DelayError, DelayEstimator, DelaySettings, DelayWindow, MatchedFilter,
     NodeDelays, NoiseCheck, Statistic, coherent_refinement,
 };

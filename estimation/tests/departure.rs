@@ -6,9 +6,9 @@
 
 mod support;
 
-use estimation::angles::departure::trust_region_departure_rad;
-use estimation::angles::problem::DepartureForm;
-use estimation::angles::{AngleEstimator, AngleSettings};
+use hyloc_estimation::angles::departure::trust_region_departure_rad;
+use hyloc_estimation::angles::problem::DepartureForm;
+use hyloc_estimation::angles::{AngleEstimator, AngleSettings};
 use model::array::UniformLinearArray;
 use model::{CVector, Scenario};
 use support::{GROSS_RAD, Scene, scene};

@@ -3,11 +3,11 @@
 //! Table I, one scene per scenario seed. Figures are printed: run with `--nocapture` to see them.
 #![allow(clippy::print_stdout)]
 
-use estimation::delay::{DelayEstimator, DelaySettings, Statistic};
-use estimation::direct::{
+use hyloc_estimation::delay::{DelayEstimator, DelaySettings, Statistic};
+use hyloc_estimation::direct::{
     Combination, DirectFix, DirectLocator, DirectSettings, FramesSettings, Missed, Survey,
 };
-use estimation::location::{Bearing, CascadeDelay, Fault};
+use hyloc_estimation::location::{Bearing, CascadeDelay, Fault};
 use model::scenario::Imperfections;
 use model::units::db_from_ratio;
 use model::{CMatrix, EchoSource, Gain, Information, Point, Scenario, Scheme};

@@ -3,9 +3,9 @@
 //! Table I, one scene per scenario seed. Figures are printed: run with `--nocapture` to see them.
 #![allow(clippy::print_stdout)]
 
-use estimation::delay::{DelayEstimator, DelaySettings, Statistic};
-use estimation::direct::{Combination, DirectSettings, Missed, Survey};
-use estimation::fusion::{
+use hyloc_estimation::delay::{DelayEstimator, DelaySettings, Statistic};
+use hyloc_estimation::direct::{Combination, DirectSettings, Missed, Survey};
+use hyloc_estimation::fusion::{
     BatchSettings, FixMethod, FrameBlocks, FusedFix, Fuser, FusionError, FusionSettings, Method, PayloadKind,
 };
 use model::units::db_from_ratio;

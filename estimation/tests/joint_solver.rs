@@ -2,11 +2,11 @@
 
 mod support;
 
-use estimation::angles::admm::{AdmmSettings, JointSolver};
-use estimation::angles::estimate::{rank_case, scaled_problem};
-use estimation::angles::problem::JointProblem;
-use estimation::angles::{AngleEstimator, AngleSettings, Extraction};
-use estimation::{BlockError, Blocks};
+use hyloc_estimation::angles::admm::{AdmmSettings, JointSolver};
+use hyloc_estimation::angles::estimate::{rank_case, scaled_problem};
+use hyloc_estimation::angles::problem::JointProblem;
+use hyloc_estimation::angles::{AngleEstimator, AngleSettings, Extraction};
+use hyloc_estimation::{BlockError, Blocks};
 use model::scenario::PathAngles;
 use model::{CMatrix, RankCase, Scenario};
 use num_complex::Complex64;

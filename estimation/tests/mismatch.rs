@@ -3,12 +3,12 @@
 //!
 //! Table I at 50 dBm, 300 scenes of one frame each, blocks as payload, and 600 frames of noise at a false-alarm
 //! probability of one half, so that there are some to count. Only the assumption differs between the rows: scenes, targets, noise are the same. The table
-//! in `docs/science/mismatch.md` is what `cargo test -p estimation --test mismatch -- --nocapture` prints.
+//! in `docs/science/mismatch.md` is what `cargo test -p hyloc-estimation --test mismatch -- --nocapture` prints.
 #![allow(clippy::print_stdout)]
 
-use estimation::delay::{DelayEstimator, DelaySettings, Statistic};
-use estimation::direct::DirectSettings;
-use estimation::fusion::{FrameBlocks, Fuser, FusionSettings, PayloadKind};
+use hyloc_estimation::delay::{DelayEstimator, DelaySettings, Statistic};
+use hyloc_estimation::direct::DirectSettings;
+use hyloc_estimation::fusion::{FrameBlocks, Fuser, FusionSettings, PayloadKind};
 use model::units::{db_from_ratio, ratio_from_db};
 use model::{CMatrix, EchoSource, Gain, Information, Scenario, Scheme, System};
 use rayon::prelude::*;

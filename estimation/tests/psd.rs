@@ -1,7 +1,7 @@
 //! The batched projection onto the positive semidefinite cone against an independent
 //! eigendecomposition, its properties, and the matrices that break careless implementations.
 
-use estimation::linalg::{GroupSpectrum, HermitianBatch, Instructions, LANES, PsdProjector};
+use hyloc_estimation::linalg::{GroupSpectrum, HermitianBatch, Instructions, LANES, PsdProjector};
 use nalgebra::DMatrix;
 use num_complex::Complex;
 use rand::SeedableRng;

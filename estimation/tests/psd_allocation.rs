@@ -3,7 +3,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use estimation::linalg::{HermitianBatch, PsdProjector};
+use hyloc_estimation::linalg::{HermitianBatch, PsdProjector};
 use num_complex::Complex;
 
 struct Counting;

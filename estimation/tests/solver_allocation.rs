@@ -3,8 +3,8 @@
 use std::alloc::{GlobalAlloc, Layout, System as Heap};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use estimation::angles::admm::{AdmmSettings, JointSolver};
-use estimation::angles::problem::{Departure, DepartureForm, JointProblem, PathData};
+use hyloc_estimation::angles::admm::{AdmmSettings, JointSolver};
+use hyloc_estimation::angles::problem::{Departure, DepartureForm, JointProblem, PathData};
 use model::CMatrix;
 use model::random::{Purpose, complex_normal, stream};
 

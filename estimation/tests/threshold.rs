@@ -6,9 +6,11 @@
 
 use std::f64::consts::TAU;
 
-use estimation::delay::{DelayEstimator, DelaySettings, Statistic};
-use estimation::fusion::{BatchSettings, FrameBlocks, FusedFix, Fuser, FusionSettings, Method, PayloadKind};
-use estimation::location::{Fault, Status};
+use hyloc_estimation::delay::{DelayEstimator, DelaySettings, Statistic};
+use hyloc_estimation::fusion::{
+    BatchSettings, FrameBlocks, FusedFix, Fuser, FusionSettings, Method, PayloadKind,
+};
+use hyloc_estimation::location::{Fault, Status};
 use model::random::{Purpose, stream};
 use model::{CMatrix, EchoSource, Point, Scenario};
 use num_complex::Complex64;

@@ -12,7 +12,6 @@ use std::time::Duration;
 use estimation::fusion::Fuser;
 use proto::clock::unix_time_ns;
 use proto::convert::{FrameId, Report};
-use proto::v1;
 use settings::check::{self, within};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -21,12 +20,13 @@ use tokio_util::sync::CancellationToken;
 use crate::assembler::{Assembled, Assembler, Closing, Member};
 use crate::fix::Source;
 use crate::ledger::Fates;
-use crate::office::Office;
+use crate::node_table::NodeTable;
 use crate::pool::Pool;
 use crate::publish::{Outgoing, Publisher, Since, milliseconds};
 use crate::recording::Recorder;
 use crate::reply::Reply;
 use crate::solve::{Earlier, History, Kept, Solved, solve};
+use crate::wire::ReportMessage;
 
 /// Fates per node that are remembered for reports that come again; more than a node's credit.
 const REMEMBERED_FATES: usize = 512;
@@ -50,7 +50,7 @@ pub struct Incoming {
     /// What it says.
     pub report: Report,
     /// As it came, for the recording.
-    pub message: Option<v1::FrameReport>,
+    pub message: Option<ReportMessage>,
     /// When it came.
     pub received_ns: u64,
     /// Where its acknowledgement goes.
@@ -113,7 +113,7 @@ struct Rest {
 pub struct Engine {
     assembler: Assembler<Tag>,
     pool: Pool<Job, (Solved, Rest)>,
-    office: Office,
+    node_table: NodeTable,
     publisher: Publisher,
     recorder: Option<Recorder>,
     history: History,
@@ -122,11 +122,11 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine that publishes to `publisher` and keeps accounts in `office`.
+    /// An engine that publishes to `publisher` and keeps accounts in `node_table`.
     pub fn new(
         fuser: Arc<Fuser>,
         settings: EngineSettings,
-        office: Office,
+        node_table: NodeTable,
         publisher: Publisher,
         recorder: Option<Recorder>,
     ) -> Self {
@@ -140,7 +140,7 @@ impl Engine {
         Self {
             assembler: Assembler::new(count, settings.deadline.as_nanos() as u64),
             pool: Pool::new(settings.workers(), settings.queue, work),
-            office,
+            node_table,
             publisher,
             recorder,
             history,
@@ -200,11 +200,11 @@ impl Engine {
         if let Some(reason) = &reason {
             tracing::warn!(node, frame = report.frame.frame, reason, "blocks refused");
         }
-        self.office.received(node, &report, blocks);
+        self.node_table.received(node, &report, blocks);
         let frame = report.frame;
         let told = self.told[node].iter().rev().find(|(known, _)| *known == frame).map(|(_, fates)| *fates);
         if let Some(fates) = told.filter(|_| report.resent) {
-            self.office.settled(node, Fates::default(), blocks);
+            self.node_table.settled(node, Fates::default(), blocks);
             reply.send(fates, "it came before");
             return;
         }
@@ -227,7 +227,7 @@ impl Engine {
     fn submit(&mut self, closed: Vec<Frame>) {
         for Assembled { frame, blocks, members, first_ns, last_ns, closing } in closed {
             if closing == Closing::Minority {
-                self.office.minority();
+                self.node_table.minority();
                 self.drop_all(frame, members, "no other node reported this frame");
                 continue;
             }
@@ -240,10 +240,10 @@ impl Engine {
             let numbers = earlier.iter().map(|(number, _)| *number).collect();
             let rest = Rest { members, first_ns, last_ns, earlier: numbers };
             let job = Job { frame, kept, earlier, rest };
-            self.office.offered();
+            self.node_table.offered();
             if let Some(shed) = self.pool.submit(job) {
                 tracing::debug!(frame = shed.frame.frame, "overloaded: frame shed");
-                self.office.shed();
+                self.node_table.shed();
                 self.drop_all(shed.frame, shed.rest.members, "shed: the fusion center is overloaded");
             }
         }
@@ -252,7 +252,7 @@ impl Engine {
 
     fn observe_load(&self) {
         let oldest_ns = self.pool.oldest().map(|job| job.rest.last_ns);
-        self.office.load(unix_time_ns(), self.assembler.open_frames(), self.pool.waiting(), oldest_ns);
+        self.node_table.load(unix_time_ns(), self.assembler.open_frames(), self.pool.waiting(), oldest_ns);
     }
 
     fn refuse_ahead(&mut self, frame: FrameId, members: Vec<Member<Tag>>) {
@@ -263,7 +263,7 @@ impl Engine {
             frame = frame.frame,
             "frame refused: too far ahead of the others"
         );
-        self.office.ahead();
+        self.node_table.ahead();
         self.drop_all(frame, members, "the frame is too far ahead of what the other nodes report");
     }
 
@@ -286,7 +286,7 @@ impl Engine {
         tag: Tag,
         reason: &str,
     ) {
-        self.office.settled(node, fates, repeated);
+        self.node_table.settled(node, fates, repeated);
         let known = &mut self.told[node];
         if known.len() == REMEMBERED_FATES {
             known.pop_front();

@@ -8,7 +8,6 @@ use estimation::fusion::{FrameBlocks, FusedFix, FusionError};
 use estimation::location::Status;
 use model::units::db_from_ratio;
 use proto::convert::FrameId;
-use proto::v1;
 use serde::{Deserialize, Serialize};
 
 /// Where the blocks came from.
@@ -204,52 +203,5 @@ impl FixRecord {
     /// The frame that it belongs to.
     pub fn frame_id(&self) -> FrameId {
         FrameId { run: self.timing.run, frame: self.frame }
-    }
-
-    /// As a message of the watch stream.
-    pub fn to_wire(&self) -> v1::Fix {
-        let point = |p: [f64; 2]| v1::Point { x_m: p[0], y_m: p[1] };
-        let worst = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);
-        let timing = &self.timing;
-        v1::Fix {
-            frame: self.frame,
-            time_ns: timing.time_ns,
-            status: self.status.clone(),
-            method: self.method.clone().unwrap_or_default(),
-            position: self.position_m.map(point),
-            covariance_m2: self.covariance_m2.map(|c| c.to_vec()).unwrap_or_default(),
-            protection_level_m: self.protection_level_m,
-            nodes: self.nodes.iter().map(|l| *l as u32).collect(),
-            paths_used: self.paths as u32,
-            excluded: self.excluded.clone(),
-            cautions: self.cautions.clone(),
-            alternatives: self
-                .alternatives
-                .iter()
-                .map(|other| v1::Alternative {
-                    position: Some(point(other.position_m)),
-                    probability: other.probability,
-                })
-                .collect(),
-            bearing_rad: self.bearing_rad.iter().map(|b| b.unwrap_or(f64::NAN)).collect(),
-            delay_s: self.delay_s.iter().flatten().map(|d| d.unwrap_or(f64::NAN)).collect(),
-            source: match self.source {
-                Source::Simulated => "simulated",
-                Source::Replayed => "replayed",
-            }
-            .into(),
-            truth: self.truth.as_ref().map(|truth| point(truth.position_m)),
-            bound_rms_m: self.truth.as_ref().and_then(|truth| truth.bound_rms_m),
-            stages: Some(v1::StageTimes {
-                emit_ms: (!timing.emit_ms.is_empty()).then(|| worst(&timing.emit_ms)),
-                filter_ms: worst(&timing.filter_ms),
-                wire_ms: worst(&timing.wire_ms),
-                assemble_ms: timing.assemble_ms,
-                angles_ms: timing.angles_ms,
-                locate_ms: timing.locate_ms,
-                fusion_ms: timing.fusion_ms,
-                total_ms: timing.total_ms,
-            }),
-        }
     }
 }

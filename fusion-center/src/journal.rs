@@ -16,7 +16,7 @@ use tokio::sync::watch;
 use crate::basis::Basis;
 use crate::fix::FixRecord;
 use crate::statistics::Statistics;
-use crate::truth::{TruthBook, judge};
+use crate::truth::{TruthStore, judge};
 
 /// Fixes that may wait for their truth.
 const MOST_WAITING: usize = 1024;
@@ -38,7 +38,7 @@ pub struct Journal<W> {
     /// What the bounds are computed from.
     pub system: Arc<System>,
     /// Where the truth comes.
-    pub truth: TruthBook,
+    pub truth: TruthStore,
     /// One JSON line per fix.
     pub log: Option<W>,
     /// Error and latency.

@@ -3,10 +3,9 @@
 //! ```text
 //! service -> engine -> assembler -> pool (solve) -> engine -> publish -> watchers, journal (log, statistics)
 //!               |                                      ^
-//!             office: registry, ledger               truth (display only)
+//!             node_table: registry, ledger               truth (display only)
 //! ```
 
-mod apart;
 pub mod assembler;
 pub mod basis;
 pub mod dashboard;
@@ -15,8 +14,9 @@ pub mod fix;
 pub mod journal;
 pub mod ledger;
 pub mod load;
+mod low_priority;
 pub mod method;
-pub mod office;
+pub mod node_table;
 pub mod options;
 pub mod pool;
 pub mod progress;
@@ -30,6 +30,7 @@ pub mod service;
 pub mod solve;
 pub mod statistics;
 pub mod truth;
+mod wire;
 
-pub use options::Options;
-pub use run::{Listeners, RunError, Summary, main, run};
+pub use options::FusionOptions;
+pub use run::{FusionSummary, Listeners, RunError, main, run};

@@ -33,7 +33,7 @@ pub struct Load {
 
 /// What is worth a line in the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Notice {
+pub enum LoadNotice {
     /// Overloaded; so many frames were offered and shed since the last notice.
     Overloaded {
         /// Offered since.
@@ -72,7 +72,7 @@ impl LoadMonitor {
     }
 
     /// So many frames wait; the oldest since `oldest_ns`.
-    pub fn observe(&mut self, now_ns: u64, waiting: usize, oldest_ns: Option<u64>) -> Option<Notice> {
+    pub fn observe(&mut self, now_ns: u64, waiting: usize, oldest_ns: Option<u64>) -> Option<LoadNotice> {
         let load = &mut self.load;
         load.frames_waiting = waiting as u64;
         load.oldest_waiting_ms = oldest_ns.map_or(0, |since| now_ns.saturating_sub(since) / 1_000_000);
@@ -86,9 +86,9 @@ impl LoadMonitor {
         self.notice(now_ns)
     }
 
-    fn notice(&mut self, now_ns: u64) -> Option<Notice> {
+    fn notice(&mut self, now_ns: u64) -> Option<LoadNotice> {
         if !self.load.overloaded {
-            return self.noticed.take().map(|_| Notice::Recovered);
+            return self.noticed.take().map(|_| LoadNotice::Recovered);
         }
         let before = match self.noticed {
             Some((at_ns, _)) if now_ns.saturating_sub(at_ns) < NOTICE_INTERVAL_MS * 1_000_000 => return None,
@@ -96,7 +96,7 @@ impl LoadMonitor {
             None => Load::default(),
         };
         self.noticed = Some((now_ns, self.load));
-        Some(Notice::Overloaded {
+        Some(LoadNotice::Overloaded {
             offered: self.load.frames_offered - before.frames_offered,
             shed: self.load.frames_shed - before.frames_shed,
         })
@@ -116,7 +116,7 @@ mod tests {
         assert_eq!(monitor.observe(1000 * MS, 3, Some(600 * MS)), None, "400 ms are no overload");
         assert_eq!(
             monitor.observe(1200 * MS, 4, Some(600 * MS)),
-            Some(Notice::Overloaded { offered: 10, shed: 0 })
+            Some(LoadNotice::Overloaded { offered: 10, shed: 0 })
         );
         for frame in 0..100 {
             monitor.offered();
@@ -125,11 +125,11 @@ mod tests {
         }
         assert_eq!(
             monitor.observe(6300 * MS, 8, Some(5000 * MS)),
-            Some(Notice::Overloaded { offered: 100, shed: 100 })
+            Some(LoadNotice::Overloaded { offered: 100, shed: 100 })
         );
         assert!(monitor.load().overloaded);
         assert_eq!(monitor.observe(6400 * MS, 1, Some(6390 * MS)), None, "the queue is not empty yet");
-        assert_eq!(monitor.observe(6500 * MS, 0, None), Some(Notice::Recovered));
+        assert_eq!(monitor.observe(6500 * MS, 0, None), Some(LoadNotice::Recovered));
         assert_eq!(monitor.observe(6600 * MS, 0, None), None);
         let load = monitor.load();
         assert_eq!((load.frames_offered, load.frames_shed, load.overloaded), (110, 100, false));
@@ -141,6 +141,6 @@ mod tests {
         let mut monitor = LoadMonitor::default();
         monitor.offered();
         monitor.shed();
-        assert_eq!(monitor.observe(MS, 2, Some(MS)), Some(Notice::Overloaded { offered: 1, shed: 1 }));
+        assert_eq!(monitor.observe(MS, 2, Some(MS)), Some(LoadNotice::Overloaded { offered: 1, shed: 1 }));
     }
 }

@@ -11,12 +11,12 @@ use telemetry::exit::parse_arguments;
 #[command(name = "fusion-center", version)]
 struct Arguments {
     #[command(flatten)]
-    layered: Layered<fusion_center::Options>,
+    layered: Layered<hyloc_fusion_center::FusionOptions>,
 }
 
 fn main() -> ExitCode {
     match parse_arguments::<Arguments>() {
-        Ok(arguments) => fusion_center::main(&arguments.layered),
+        Ok(arguments) => hyloc_fusion_center::main(&arguments.layered),
         Err(code) => code,
     }
 }

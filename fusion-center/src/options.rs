@@ -1,4 +1,4 @@
-//! Options of the fusion center.
+//! FusionOptions of the fusion center.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -13,9 +13,9 @@ use crate::dashboard::ControlSettings;
 use crate::engine::EngineSettings;
 use crate::method::MethodSettings;
 
-/// Options of the fusion center.
+/// FusionOptions of the fusion center.
 #[derive(Debug, Clone, PartialEq, Args)]
-pub struct Options {
+pub struct FusionOptions {
     /// Where nodes, simulator and watchers connect (gRPC); port 0 takes a free one.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7400", value_parser = address)]
     pub listen: SocketAddr,
@@ -45,11 +45,11 @@ pub struct Options {
     pub control: ControlSettings,
 }
 
-impl settings::Options for Options {
+impl settings::Options for FusionOptions {
     const ROLE: &'static str = "fusion";
 }
 
-impl Options {
+impl FusionOptions {
     /// Loads the site of the scenario; the rest of the scenario is dropped at once.
     pub fn load(&self) -> Result<System, SettingsError> {
         if self.method.method == Method::ThreeStage && self.method.batch_frames > 1 {
@@ -68,16 +68,16 @@ mod tests {
 
     #[test]
     fn nobody_elsewhere_reaches_it_and_nothing_changes_unless_told() {
-        let options: Options = from_flags(&[]).unwrap();
+        let options: FusionOptions = from_flags(&[]).unwrap();
         assert!(options.listen.ip().is_loopback() && options.http_listen.ip().is_loopback());
         assert_eq!(
             (&options.control, options.method),
             (&ControlSettings::default(), MethodSettings::default())
         );
         assert!(options.load().is_ok() && options.engine.workers() > 0);
-        let refused = from_flags::<Options>(&["--control-backhaul=relay"]).unwrap_err().to_string();
+        let refused = from_flags::<FusionOptions>(&["--control-backhaul=relay"]).unwrap_err().to_string();
         assert!(refused.contains("must be host:port or none"), "{refused}");
-        let batches: Options = from_flags(&["--method=three-stage", "--batch-frames=4"]).unwrap();
+        let batches: FusionOptions = from_flags(&["--method=three-stage", "--batch-frames=4"]).unwrap();
         assert!(batches.load().unwrap_err().to_string().contains("batch_frames must be 1"));
     }
 }

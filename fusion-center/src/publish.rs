@@ -21,7 +21,7 @@ use crate::basis::Basis;
 use crate::fix::{FixRecord, Timing};
 use crate::journal::{Entry, Journal};
 use crate::statistics::{Figures, Quantiles, Statistics, Tally};
-use crate::truth::{TruthBook, judge};
+use crate::truth::{TruthStore, judge};
 
 /// Fixes that a watcher may be behind.
 const WATCHER_BACKLOG: usize = 256;
@@ -94,7 +94,7 @@ impl Publisher {
     /// Starts the threads; `log` takes one JSON line per fix.
     pub fn start(
         system: Arc<System>,
-        truth: TruthBook,
+        truth: TruthStore,
         log: Option<&Path>,
     ) -> std::io::Result<(Self, PublisherThread)> {
         Self::start_patient(system, truth, log, TRUTH_PATIENCE)
@@ -103,7 +103,7 @@ impl Publisher {
     /// The same with another longest wait of the journal for a truth that is on its way.
     fn start_patient(
         system: Arc<System>,
-        truth: TruthBook,
+        truth: TruthStore,
         log: Option<&Path>,
         patience: Duration,
     ) -> std::io::Result<(Self, PublisherThread)> {
@@ -214,7 +214,7 @@ impl Viewer {
 mod tests {
     use super::*;
     use crate::fix::Source;
-    use crate::truth::Target;
+    use crate::truth::TrueTarget;
     use estimation::fusion::FrameBlocks;
     use model::{Point, Scenario};
     use proto::convert::FrameId;
@@ -228,7 +228,7 @@ mod tests {
     }
 
     fn start(
-        truth: &TruthBook,
+        truth: &TruthStore,
         log: Option<&Path>,
         patience: Duration,
     ) -> (Publisher, PublisherThread, broadcast::Receiver<Arc<FixRecord>>) {
@@ -241,7 +241,7 @@ mod tests {
     /// Latency ends when a watcher can have the fix, not when the engine hands it over.
     #[test]
     fn a_fix_is_stamped_when_it_is_out() {
-        let (publisher, thread, mut watcher) = start(&TruthBook::default(), None, Duration::ZERO);
+        let (publisher, thread, mut watcher) = start(&TruthStore::default(), None, Duration::ZERO);
         let solved_ns = unix_time_ns();
         let since = Since { last_ns: solved_ns - 3_000_000, intended_ns: Some(solved_ns - 5_000_000) };
         let mut fix = outgoing(0, Some(since));
@@ -263,8 +263,8 @@ mod tests {
     fn a_silent_truth_holds_up_no_watcher_and_the_log_gets_it_in_order() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("fixes.jsonl");
-        let truth = TruthBook::default();
-        let teller = truth.teller();
+        let truth = TruthStore::default();
+        let source = truth.source();
         let (publisher, thread, mut watcher) = start(&truth, Some(&path), Duration::from_secs(3600));
         for frame in 0..3 {
             publisher.publish_blocking(outgoing(frame, None));
@@ -274,9 +274,9 @@ mod tests {
         let viewer = publisher.viewer();
         assert_eq!((viewer.tally().without_fix, std::fs::read_to_string(&path).unwrap().len()), (3, 0));
         // The truth of the last comes first: the others were passed over, and are written without.
-        let target = Target { position_m: Point::new(1.0, 2.0), rcs_m2: 5.0 };
-        teller.tell(FrameId { run: 1, frame: 0 }, target);
-        teller.tell(FrameId { run: 1, frame: 2 }, target);
+        let target = TrueTarget { position_m: Point::new(1.0, 2.0), rcs_m2: 5.0 };
+        source.tell(FrameId { run: 1, frame: 0 }, target);
+        source.tell(FrameId { run: 1, frame: 2 }, target);
         let mut latest = viewer.live().unwrap();
         drop(publisher);
         thread.finish().unwrap();

@@ -9,7 +9,7 @@ use proto::site::short_hash;
 
 /// Why a node is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum RegistrationError {
     /// Another protocol version.
     #[error(
         "protocol version {found}, this fusion center speaks {PROTOCOL_VERSION}: use binaries of one release"
@@ -103,16 +103,16 @@ impl Registry {
     }
 
     /// Registers a node: its index and session, or the reason why not.
-    pub fn register(&mut self, application: &Application) -> Result<(usize, String), Refusal> {
+    pub fn register(&mut self, application: &Application) -> Result<(usize, String), RegistrationError> {
         if application.protocol_version != PROTOCOL_VERSION {
-            return Err(Refusal::Protocol { found: application.protocol_version });
+            return Err(RegistrationError::Protocol { found: application.protocol_version });
         }
         let printable = application.identity.chars().all(|c| !c.is_control());
         if application.identity.is_empty() || application.identity.len() > 128 || !printable {
-            return Err(Refusal::Identity);
+            return Err(RegistrationError::Identity);
         }
         if !application.site_sha256.is_empty() && application.site_sha256 != self.site_sha256 {
-            return Err(Refusal::Site {
+            return Err(RegistrationError::Site {
                 found: short_hash(&application.site_sha256),
                 expected: short_hash(&self.site_sha256),
             });
@@ -130,26 +130,26 @@ impl Registry {
         Ok((index, session))
     }
 
-    fn choose(&self, application: &Application) -> Result<usize, Refusal> {
+    fn choose(&self, application: &Application) -> Result<usize, RegistrationError> {
         let count = self.seats.len();
         let own = self.seats.iter().position(|seat| seat.identity == application.identity);
         if let Some(index) = application.index {
-            let seat = self.seats.get(index).ok_or(Refusal::NoSuchIndex { index, count })?;
+            let seat = self.seats.get(index).ok_or(RegistrationError::NoSuchIndex { index, count })?;
             return self
                 .free_for(seat, application)
                 .then_some(index)
-                .ok_or_else(|| Refusal::Taken { index, holder: seat.identity.clone() });
+                .ok_or_else(|| RegistrationError::Taken { index, holder: seat.identity.clone() });
         }
         match own {
             Some(index) if self.free_for(&self.seats[index], application) => Ok(index),
-            Some(index) => Err(Refusal::Taken { index, holder: application.identity.clone() }),
+            Some(index) => Err(RegistrationError::Taken { index, holder: application.identity.clone() }),
             // A seat nobody has had before one whose holder is away.
             None => self
                 .seats
                 .iter()
                 .position(|seat| seat.identity.is_empty())
                 .or_else(|| self.seats.iter().position(|seat| !seat.occupied))
-                .ok_or(Refusal::Full { count }),
+                .ok_or(RegistrationError::Full { count }),
         }
     }
 
@@ -211,7 +211,10 @@ mod tests {
         assert_eq!(registry.register(&application("a", None, "1")).unwrap().0, 0);
         let (index, session) = registry.register(&application("b", None, "1")).unwrap();
         assert_eq!(index, 1);
-        assert_eq!(registry.register(&application("c", None, "1")), Err(Refusal::Full { count: 2 }));
+        assert_eq!(
+            registry.register(&application("c", None, "1")),
+            Err(RegistrationError::Full { count: 2 })
+        );
         assert_eq!(registry.connect(&session), Some(1));
         assert!(registry.disconnect(&session));
         // Away, but remembered.
@@ -224,7 +227,7 @@ mod tests {
         let first = registry.register(&application("a", Some(1), "1")).unwrap();
         assert_eq!(
             registry.register(&application("b", Some(1), "1")),
-            Err(Refusal::Taken { index: 1, holder: "a".into() })
+            Err(RegistrationError::Taken { index: 1, holder: "a".into() })
         );
         // A second process under the same name is not the same node.
         assert!(registry.register(&application("a", Some(1), "2")).is_err());
@@ -234,7 +237,7 @@ mod tests {
         assert!(registry.connect(&again.1).is_some());
         assert_eq!(
             registry.register(&application("x", Some(2), "")),
-            Err(Refusal::NoSuchIndex { index: 2, count: 2 })
+            Err(RegistrationError::NoSuchIndex { index: 2, count: 2 })
         );
     }
 
@@ -243,18 +246,18 @@ mod tests {
         let mut registry = Registry::new(1, &[1, 2, 3, 4], "i");
         let mut old = application("a", None, "1");
         old.protocol_version = 0;
-        assert_eq!(registry.register(&old), Err(Refusal::Protocol { found: 0 }));
+        assert_eq!(registry.register(&old), Err(RegistrationError::Protocol { found: 0 }));
         let mut other = application("a", None, "1");
         other.site_sha256 = vec![9, 9, 9, 9];
         let refusal = registry.register(&other).unwrap_err().to_string();
         assert!(refusal.contains("09090909") && refusal.contains("01020304"), "{refusal}");
-        assert_eq!(registry.register(&application("a\nb", None, "1")), Err(Refusal::Identity));
+        assert_eq!(registry.register(&application("a\nb", None, "1")), Err(RegistrationError::Identity));
     }
 
     #[test]
     fn an_identity_has_1_to_128_printable_characters() {
         let mut registry = Registry::new(4, &[1], "i");
-        let refused = Err(Refusal::Identity);
+        let refused = Err(RegistrationError::Identity);
         for identity in ["", "a\u{7}", &"x".repeat(129)] {
             assert_eq!(registry.register(&application(identity, None, "1")), refused, "{identity:?}");
         }
@@ -299,11 +302,14 @@ mod tests {
         let second = registry.register(&application("b", None, "2"));
         assert_eq!(
             second,
-            Err(Refusal::Taken { index: 1, holder: "b".into() }),
+            Err(RegistrationError::Taken { index: 1, holder: "b".into() }),
             "another process of that name"
         );
         assert_eq!(registry.register(&application("b", None, "1")).unwrap().0, 1, "the same process");
-        assert_eq!(registry.register(&application("e", None, "1")), Err(Refusal::Full { count: 3 }));
+        assert_eq!(
+            registry.register(&application("e", None, "1")),
+            Err(RegistrationError::Full { count: 3 })
+        );
     }
 
     /// Who tells no incarnation cannot be known to be the same process.
@@ -311,7 +317,7 @@ mod tests {
     fn without_an_incarnation_a_seat_is_taken_until_it_is_left() {
         let mut registry = Registry::new(1, &[1], "i");
         let (_, session) = registry.register(&application("a", Some(0), "")).unwrap();
-        let taken = Err(Refusal::Taken { index: 0, holder: "a".into() });
+        let taken = Err(RegistrationError::Taken { index: 0, holder: "a".into() });
         assert_eq!(registry.register(&application("a", Some(0), "")), taken);
         assert!(registry.disconnect(&session));
         assert!(registry.register(&application("a", Some(0), "")).is_ok());

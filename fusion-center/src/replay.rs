@@ -28,7 +28,7 @@ use crate::recording::{
 };
 use crate::solve::{Earlier, History, Kept, Solved, solve};
 use crate::statistics::Figures;
-use crate::truth::{Target, TruthBook};
+use crate::truth::{TrueTarget, TruthStore};
 
 /// What a replay gave.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ pub fn replay(
     let fuser = Fuser::new(system.clone(), method.fusion()).map_err(|error| recording.content(error))?;
     let mut stage = Stage::new(&recording, fuser, method.batch_frames)?;
 
-    let truth = TruthBook::default();
+    let truth = TruthStore::default();
     let (publisher, thread) =
         Publisher::start(Arc::new(system), truth.clone(), log).map_err(refuse(directory))?;
     let viewer = publisher.viewer();
@@ -143,7 +143,7 @@ impl Recording {
 struct Stage {
     fuser: Fuser,
     reports: BTreeMap<u32, v1::FrameReport>,
-    truths: BTreeMap<FrameId, Target>,
+    truths: BTreeMap<FrameId, TrueTarget>,
     /// With batches: a frame may have been solved before an earlier one of its batch was.
     all_frames: Option<BTreeMap<FrameId, FrameEntry>>,
     history: History,
@@ -152,7 +152,7 @@ struct Stage {
 impl Stage {
     fn new(recording: &Recording, fuser: Fuser, batch_frames: usize) -> Result<Self, RecordingError> {
         let truths = recording.entries(TRUTH, |entry: TruthEntry| {
-            let target = Target { position_m: entry.position_m.into(), rcs_m2: entry.rcs_m2 };
+            let target = TrueTarget { position_m: entry.position_m.into(), rcs_m2: entry.rcs_m2 };
             (FrameId { run: entry.run, frame: entry.frame }, target)
         })?;
         let by_frame = |entry: FrameEntry| (FrameId { run: entry.run, frame: entry.frame }, entry);

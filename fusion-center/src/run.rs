@@ -19,17 +19,17 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::TcpListenerStream;
 use tokio_util::sync::CancellationToken;
 
-use crate::apart;
-use crate::dashboard::{Dashboard, Site};
+use crate::dashboard::{Dashboard, SiteView};
 use crate::engine::Engine;
-use crate::office::{Counts, NodeView, Office};
-use crate::options::Options;
+use crate::low_priority;
+use crate::node_table::{Counts, NodeTable, NodeView};
+use crate::options::FusionOptions;
 use crate::publish::{Publisher, Viewer};
 use crate::recording::Recorder;
 use crate::registry::Registry;
 use crate::service::FusionService;
 use crate::statistics::Figures;
-use crate::truth::TruthBook;
+use crate::truth::TruthStore;
 
 /// The name of this process in announcements.
 const NAME: &str = "fusion-center";
@@ -78,7 +78,7 @@ pub struct Listeners {
 
 impl Listeners {
     /// Binds the ports of `options`.
-    pub async fn bind(options: &Options) -> Result<Self, RunError> {
+    pub async fn bind(options: &FusionOptions) -> Result<Self, RunError> {
         let bind = async |address: SocketAddr| {
             TcpListener::bind(address).await.map_err(RunError::io(format!("cannot listen on {address}")))
         };
@@ -88,7 +88,7 @@ impl Listeners {
 
 /// What the process did.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Summary {
+pub struct FusionSummary {
     /// `fusion-center`.
     pub role: &'static str,
     /// Fixes, error, latency.
@@ -103,14 +103,14 @@ pub struct Summary {
     pub ledger: Vec<NodeView>,
 }
 
-impl Summary {
+impl FusionSummary {
     /// As things stand.
-    pub fn new(viewer: &Viewer, office: &Office) -> Self {
-        let ledger = office.nodes();
+    pub fn new(viewer: &Viewer, node_table: &NodeTable) -> Self {
+        let ledger = node_table.nodes();
         Self {
             role: NAME,
             figures: viewer.figures(),
-            counts: office.counts(),
+            counts: node_table.counts(),
             unaccounted: ledger.iter().map(|node| node.balance.unaccounted.abs()).sum(),
             ledger,
         }
@@ -118,7 +118,7 @@ impl Summary {
 }
 
 /// The process: settings first, then ports, then work until SIGTERM or SIGINT.
-pub fn main(arguments: &Layered<Options>) -> ExitCode {
+pub fn main(arguments: &Layered<FusionOptions>) -> ExitCode {
     let options = &arguments.options;
     let site = match process::prepare(NAME, arguments.printed(), || options.load()) {
         Ok(site) => site,
@@ -133,11 +133,11 @@ pub fn main(arguments: &Layered<Options>) -> ExitCode {
 
 /// Serves a site until `shutdown`, drains, and sums up.
 pub async fn run(
-    options: Options,
+    options: FusionOptions,
     site: System,
     listeners: Listeners,
     shutdown: CancellationToken,
-) -> Result<Summary, RunError> {
+) -> Result<FusionSummary, RunError> {
     let site = Arc::new(SharedSite::new(site).map_err(RunError::other)?);
     let count = site.system.irs_count();
     let payload = options.method.payload();
@@ -148,7 +148,7 @@ pub async fn run(
     }
     let system = Arc::new(fuser.system().clone());
     let (metrics, health) = (Metrics::new(), Health::new());
-    let truth = TruthBook::default();
+    let truth = TruthStore::default();
     let (publisher, publisher_thread) =
         Publisher::start(system.clone(), truth.clone(), options.fixes.as_deref())
             .map_err(RunError::io("the fix log cannot be opened"))?;
@@ -158,7 +158,7 @@ pub async fn run(
         None => None,
     };
     let instance = format!("{:x}", unix_time_ns());
-    let office = Office::new(Registry::new(count, &site.sha256, &instance), count, &metrics);
+    let node_table = NodeTable::new(Registry::new(count, &site.sha256, &instance), count, &metrics);
     let (events, incoming) = mpsc::channel(EVENT_QUEUE);
     let service = FusionService {
         site: site.clone(),
@@ -168,12 +168,12 @@ pub async fn run(
         payload,
         recording: recorder.as_ref().map(Recorder::truth_recorder),
         events,
-        office: office.clone(),
+        node_table: node_table.clone(),
         truth,
         viewer: viewer.clone(),
         shutdown: shutdown.clone(),
     };
-    let engine = Engine::new(fuser, options.engine, office.clone(), publisher, recorder);
+    let engine = Engine::new(fuser, options.engine, node_table.clone(), publisher, recorder);
     let engine = tokio::spawn(engine.run(incoming, shutdown.clone()));
 
     let addresses = Started {
@@ -182,8 +182,8 @@ pub async fn run(
         ..Started::new(NAME)
     };
     let drained = CancellationToken::new();
-    let shown = Site::new(&system, site.short_hash());
-    let dashboard = Dashboard::new(viewer.clone(), office.clone(), shown, options.control);
+    let shown = SiteView::new(&system, site.short_hash());
+    let dashboard = Dashboard::new(viewer.clone(), node_table.clone(), shown, options.control);
     let page = serve_page(listeners.http, &metrics, &health, dashboard, &drained)?;
     let grpc = serve_grpc(listeners.grpc, service, &health, &drained).await?;
     let servers = async { tokio::join!(page, grpc) };
@@ -197,7 +197,7 @@ pub async fn run(
         .await
         .map_err(RunError::other)?
         .map_err(RunError::io("the fix log cannot be written"))?;
-    let summary = Summary::new(&viewer, &office);
+    let summary = FusionSummary::new(&viewer, &node_table);
     drained.cancel();
     if tokio::time::timeout(FAREWELL, servers).await.is_err() {
         tracing::warn!("some connections did not end by themselves");
@@ -249,7 +249,7 @@ fn serve_page(
     let routes = http::routes(metrics.clone(), health.clone());
     let shutdown = drained.clone();
     let serve = |listener| http::serve(listener, routes.merge(dashboard.start()), shutdown);
-    let page = listener.into_std().and_then(|listener| apart::start(listener, serve));
+    let page = listener.into_std().and_then(|listener| low_priority::start(listener, serve));
     let page = page.map_err(RunError::io("the page cannot be served"))?;
     Ok(async {
         if let Err(error) = page.await {

@@ -1,4 +1,4 @@
-//! The gRPC service: messages checked, then handed to engine, office or publisher.
+//! The gRPC service: messages checked, then handed to engine, node_table or publisher.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::engine::{Event, Incoming};
-use crate::office::Office;
+use crate::node_table::NodeTable;
 use crate::publish::Viewer;
 use crate::recording::{TruthEntry, TruthRecorder};
-use crate::registry::{Application, Refusal};
+use crate::registry::{Application, RegistrationError};
 use crate::reply::Line;
-use crate::truth::{Target, TruthBook};
+use crate::truth::{TrueTarget, TruthStore};
 
 /// Fixes that wait for one watcher.
 const WATCH_QUEUE: usize = 64;
@@ -45,23 +45,27 @@ pub struct FusionService {
     /// The engine's queue.
     pub events: mpsc::Sender<Event>,
     /// Registry and ledger.
-    pub office: Office,
+    pub node_table: NodeTable,
     /// Truth for display.
-    pub truth: TruthBook,
+    pub truth: TruthStore,
     /// Fixes.
     pub viewer: Viewer,
     /// The end.
     pub shutdown: CancellationToken,
 }
 
-impl From<Refusal> for Status {
-    fn from(refusal: Refusal) -> Self {
+impl From<RegistrationError> for Status {
+    fn from(refusal: RegistrationError) -> Self {
         let text = refusal.to_string();
         match refusal {
-            Refusal::Protocol { .. } | Refusal::Site { .. } => Self::failed_precondition(text),
-            Refusal::Taken { .. } => Self::already_exists(text),
-            Refusal::Full { .. } => Self::resource_exhausted(text),
-            Refusal::NoSuchIndex { .. } | Refusal::Identity => Self::invalid_argument(text),
+            RegistrationError::Protocol { .. } | RegistrationError::Site { .. } => {
+                Self::failed_precondition(text)
+            }
+            RegistrationError::Taken { .. } => Self::already_exists(text),
+            RegistrationError::Full { .. } => Self::resource_exhausted(text),
+            RegistrationError::NoSuchIndex { .. } | RegistrationError::Identity => {
+                Self::invalid_argument(text)
+            }
         }
     }
 }
@@ -86,7 +90,7 @@ impl Fusion for FusionService {
         if self.shutdown.is_cancelled() {
             return Err(Status::unavailable("shutting down"));
         }
-        let (index, session) = self.office.register(&application).inspect_err(|refusal| {
+        let (index, session) = self.node_table.register(&application).inspect_err(|refusal| {
             tracing::warn!(identity = application.identity, %refusal, "node refused");
         })?;
         tracing::info!(identity = application.identity, index, "node registered");
@@ -114,9 +118,9 @@ impl Fusion for FusionService {
             .and_then(|value| value.to_str().ok())
             .map(str::to_owned)
             .ok_or_else(|| Status::unauthenticated("no session: register first"));
-        let session = session.inspect_err(|_| self.office.refused())?;
-        let Some(node) = self.office.connect(&session) else {
-            self.office.refused();
+        let session = session.inspect_err(|_| self.node_table.refused())?;
+        let Some(node) = self.node_table.connect(&session) else {
+            self.node_table.refused();
             return Err(Status::unauthenticated("this session is not known: register again"));
         };
         let (line, acknowledgements) = Line::new(self.credit);
@@ -125,7 +129,7 @@ impl Fusion for FusionService {
             session,
             line,
             system: self.system.clone(),
-            office: self.office.clone(),
+            node_table: self.node_table.clone(),
             events: self.events.clone(),
             keep: self.recording.is_some(),
             shutdown: self.shutdown.clone(),
@@ -139,7 +143,7 @@ impl Fusion for FusionService {
         request: Request<Streaming<v1::TruthRecord>>,
     ) -> Result<Response<v1::TruthSummary>, Status> {
         let mut records = request.into_inner();
-        let teller = self.truth.teller();
+        let source = self.truth.source();
         let mut taken = 0;
         loop {
             let next = tokio::select! {
@@ -155,7 +159,7 @@ impl Fusion for FusionService {
             }
             let frame = FrameId { run: record.run, frame: record.frame };
             let (position_m, rcs_m2) = ([record.x_m, record.y_m], record.rcs_m2);
-            teller.tell(frame, Target { position_m: position_m.into(), rcs_m2 });
+            source.tell(frame, TrueTarget { position_m: position_m.into(), rcs_m2 });
             if let Some(recorder) = &self.recording {
                 let entry = TruthEntry { run: frame.run, frame: frame.frame, position_m, rcs_m2 };
                 recorder.truth(entry, unix_time_ns());
@@ -185,7 +189,7 @@ impl Fusion for FusionService {
     }
 
     async fn status(&self, _: Request<v1::StatusRequest>) -> Result<Response<v1::StatusReply>, Status> {
-        let (counts, figures) = (self.office.counts(), self.viewer.figures());
+        let (counts, figures) = (self.node_table.counts(), self.viewer.figures());
         Ok(Response::new(v1::StatusReply {
             instance: self.instance.clone(),
             irs_count: self.system.irs_count() as u32,
@@ -193,7 +197,7 @@ impl Fusion for FusionService {
             fixes: figures.fixes,
             frames_without_fix: figures.without_fix + counts.frames_minority,
             frames_shed: counts.load.frames_shed,
-            nodes: self.office.nodes().into_iter().map(Into::into).collect(),
+            nodes: self.node_table.nodes().into_iter().map(Into::into).collect(),
             refused_reports: counts.refused_reports,
             frames_offered: counts.load.frames_offered,
             frames_waiting: counts.load.frames_waiting as u32,
@@ -214,7 +218,7 @@ struct Connection {
     session: String,
     line: Line,
     system: Arc<System>,
-    office: Office,
+    node_table: NodeTable,
     events: mpsc::Sender<Event>,
     keep: bool,
     shutdown: CancellationToken,
@@ -239,7 +243,7 @@ impl Connection {
                 Some(Err(status)) => {
                     // Too large or not a report at all; a broken connection has no answer to wait for.
                     if matches!(status.code(), tonic::Code::OutOfRange | tonic::Code::Internal) {
-                        self.office.refused();
+                        self.node_table.refused();
                         self.line.fail(status.clone());
                     }
                     tracing::info!(node, reason = status.message(), "report stream ended");
@@ -247,7 +251,7 @@ impl Connection {
                 }
             }
         }
-        if self.office.disconnect(&self.session, node) && !self.shutdown.is_cancelled() {
+        if self.node_table.disconnect(&self.session, node) && !self.shutdown.is_cancelled() {
             tracing::info!(node, "node left");
             let _ = self.events.send(Event::Left(node)).await;
         }
@@ -256,13 +260,13 @@ impl Connection {
     /// Whether the stream goes on.
     async fn take(&self, message: v1::FrameReport) -> bool {
         let received_ns = unix_time_ns();
-        if !self.office.is_current(&self.session) {
+        if !self.node_table.is_current(&self.session) {
             self.line.fail(Status::aborted("this node has registered again"));
             return false;
         }
         let frame = FrameId { run: message.run, frame: message.frame };
         let Some(reply) = self.line.reply(frame) else {
-            self.office.refused();
+            self.node_table.refused();
             self.line.fail(Status::resource_exhausted("more reports under way than the credit allows"));
             return false;
         };
@@ -275,7 +279,7 @@ impl Connection {
             }
             Err(error) => {
                 tracing::warn!(node = self.node, %error, "report refused");
-                self.office.refused_blocks(self.node, sent as u64);
+                self.node_table.refused_blocks(self.node, sent as u64);
                 let fates = crate::ledger::Fates { dropped: sent as u64, ..Default::default() };
                 reply.because(Some(error.to_string())).send(fates, "");
                 true

@@ -19,7 +19,7 @@ const REMEMBERED_FRAMES: usize = 8192;
 
 /// What the simulator says of a target in one frame.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Target {
+pub struct TrueTarget {
     /// Where it is.
     pub position_m: Point,
     /// Its radar cross-section.
@@ -28,70 +28,70 @@ pub struct Target {
 
 /// Truth by frame, bounded: the oldest goes first. Shared, cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub struct TruthBook(Arc<Mutex<Pages>>);
+pub struct TruthStore(Arc<Mutex<Records>>);
 
 #[derive(Debug, Default)]
-struct Pages {
-    records: BTreeMap<FrameId, Target>,
+struct Records {
+    records: BTreeMap<FrameId, TrueTarget>,
     /// Streams that tell the truth now.
-    tellers: usize,
+    sources: usize,
     /// The last frame told of.
     latest: Option<FrameId>,
 }
 
 /// A stream that tells the truth; ends when it is dropped.
 #[derive(Debug)]
-pub struct Teller(TruthBook);
+pub struct TruthSource(TruthStore);
 
-impl Teller {
+impl TruthSource {
     /// Keeps the truth of a frame.
-    pub fn tell(&self, frame: FrameId, target: Target) {
+    pub fn tell(&self, frame: FrameId, target: TrueTarget) {
         self.0.insert(frame, target);
     }
 }
 
-impl Drop for Teller {
+impl Drop for TruthSource {
     fn drop(&mut self) {
-        self.0.pages().tellers -= 1;
+        self.0.records().sources -= 1;
     }
 }
 
-impl TruthBook {
-    fn pages(&self) -> MutexGuard<'_, Pages> {
+impl TruthStore {
+    fn records(&self) -> MutexGuard<'_, Records> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A stream begins.
-    pub fn teller(&self) -> Teller {
-        self.pages().tellers += 1;
-        Teller(self.clone())
+    pub fn source(&self) -> TruthSource {
+        self.records().sources += 1;
+        TruthSource(self.clone())
     }
 
     /// Keeps the truth of a frame.
-    pub fn insert(&self, frame: FrameId, target: Target) {
-        let mut pages = self.pages();
-        pages.records.insert(frame, target);
-        pages.latest = pages.latest.max(Some(frame));
-        while pages.records.len() > REMEMBERED_FRAMES {
-            pages.records.pop_first();
+    pub fn insert(&self, frame: FrameId, target: TrueTarget) {
+        let mut records = self.records();
+        records.records.insert(frame, target);
+        records.latest = records.latest.max(Some(frame));
+        while records.records.len() > REMEMBERED_FRAMES {
+            records.records.pop_first();
         }
     }
 
     /// The truth of a frame, if it is known.
-    pub fn get(&self, frame: FrameId) -> Option<Target> {
-        self.pages().records.get(&frame).copied()
+    pub fn get(&self, frame: FrameId) -> Option<TrueTarget> {
+        self.records().records.get(&frame).copied()
     }
 
     /// Whether the truth of a frame that is not known may still come: a stream is open and has not come as far.
     pub fn may_come(&self, frame: FrameId) -> bool {
-        let pages = self.pages();
-        pages.tellers > 0 && pages.latest < Some(frame)
+        let records = self.records();
+        records.sources > 0 && records.latest < Some(frame)
     }
 }
 
 /// Compares a fix with the truth, and with what the exact bound allows for the data that it was made of; none while
 /// the truth of its frame is not known.
-pub fn judge(record: &FixRecord, basis: &Basis, system: &System, truth: &TruthBook) -> Option<Truth> {
+pub fn judge(record: &FixRecord, basis: &Basis, system: &System, truth: &TruthStore) -> Option<Truth> {
     let target_m = truth.get(record.frame_id())?.position_m;
     let bound = bound_m2(basis, system, |frame| truth.get(frame));
     let error = record.position_m.map(|position_m| Point::from(position_m) - target_m);
@@ -118,13 +118,13 @@ pub fn judge(record: &FixRecord, basis: &Basis, system: &System, truth: &TruthBo
 fn bound_m2(
     basis: &Basis,
     system: &System,
-    target: impl Fn(FrameId) -> Option<Target>,
+    target: impl Fn(FrameId) -> Option<TrueTarget>,
 ) -> Option<Matrix2<f64>> {
     let coherent = basis.frames.len() > 1 && basis.combination == Combination::Coherent;
     let gain = if coherent { Gain::Known } else { Gain::Unknown };
     let last = basis.frames.last()?.number;
     let frames = basis.frames.iter().zip(basis.frames()).map(|(frame, id)| {
-        let Target { position_m, rcs_m2 } = target(id)?;
+        let TrueTarget { position_m, rcs_m2 } = target(id)?;
         let one = Information::new(system, position_m, rcs_m2, gain);
         let averages = frame.averaged_frames.iter().map(|frames| f64::from(*frames)).enumerate();
         let averaged = averages.fold(one, |all, (l, frames)| all.averaged(l, frames));
@@ -145,13 +145,13 @@ mod tests {
         FrameId { run: 1, frame }
     }
 
-    fn target(x_m: f64) -> Target {
-        Target { position_m: Point::new(x_m, 0.0), rcs_m2: 5.0 }
+    fn target(x_m: f64) -> TrueTarget {
+        TrueTarget { position_m: Point::new(x_m, 0.0), rcs_m2: 5.0 }
     }
 
     #[test]
     fn the_book_is_bounded() {
-        let book = TruthBook::default();
+        let book = TruthStore::default();
         for frame in 0..REMEMBERED_FRAMES as u64 + 10 {
             book.insert(id(frame), target(frame as f64));
         }
@@ -161,14 +161,14 @@ mod tests {
 
     #[test]
     fn a_truth_may_come_while_one_tells_and_has_not_come_as_far() {
-        let book = TruthBook::default();
+        let book = TruthStore::default();
         assert!(!book.may_come(id(0)), "nobody tells");
-        let teller = book.teller();
+        let source = book.source();
         assert!(book.may_come(id(3)));
-        teller.tell(id(3), target(3.0));
+        source.tell(id(3), target(3.0));
         assert!(!book.may_come(id(2)), "passed over: it will not come");
         assert!(book.may_come(id(4)));
-        drop(teller);
+        drop(source);
         assert!(!book.may_come(id(4)));
     }
 
@@ -176,7 +176,7 @@ mod tests {
         let system = System::new(&Scenario::default()).unwrap();
         let basis = Basis { run: 1, frames, combination };
         let position_m = Point::new(3.0, 4.0);
-        let known = |id: FrameId| (id.frame < 100).then_some(Target { position_m, rcs_m2 });
+        let known = |id: FrameId| (id.frame < 100).then_some(TrueTarget { position_m, rcs_m2 });
         Some(bound_m2(&basis, &system, known)?.trace().sqrt())
     }
 

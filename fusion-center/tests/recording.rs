@@ -4,7 +4,7 @@ mod support;
 
 use std::path::Path;
 
-use fusion_center::replay::{Replayed, replay};
+use hyloc_fusion_center::replay::{Replayed, replay};
 use prost::Message;
 use proto::v1;
 use support::*;

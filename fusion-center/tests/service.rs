@@ -2,7 +2,7 @@
 
 mod support;
 
-use fusion_center::ledger::Fates;
+use hyloc_fusion_center::ledger::Fates;
 use model::System;
 use proto::site::SharedSite;
 use proto::v1;

@@ -45,18 +45,18 @@ enum Command {
     #[command(verbatim_doc_comment)]
     Demo(DemoFlags),
     /// Run a fusion center: assembles the blocks of all nodes, solves, locates, publishes fixes.
-    Fusion(Box<Layered<fusion_center::Options>>),
+    Fusion(Box<Layered<fusion_center::FusionOptions>>),
     /// Run the node of one IRS: matched-filters echoes and streams blocks to the fusion center.
-    Node(Box<Layered<irs_node::Options>>),
+    Node(Box<Layered<irs_node::NodeOptions>>),
     /// Run the simulator: sends echo frames to the nodes, and the truth to the fusion center for display.
-    Simulate(Box<Layered<simulator::Options>>),
+    Simulate(Box<Layered<simulator::SimulatorOptions>>),
     /// Run a backhaul that can be made bad on purpose: a TCP relay between nodes and fusion center.
     ///
     ///   hyloc backhaul --fusion 127.0.0.1:7400 --profile congested
     ///   hyloc backhaul cut 127.0.0.2
     ///   hyloc backhaul measure
     #[command(verbatim_doc_comment)]
-    Backhaul(Box<backhaul::Arguments>),
+    Backhaul(Box<backhaul::RelayArguments>),
     /// Ask a process for its health: exit code 0 if it is ready, else 1.
     Healthcheck {
         /// As in http://127.0.0.1:7401/health.

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use hyloc::figures::catalogue::Figure;
-use hyloc::figures::claims::{Claim, Evidence, Verdict, judged};
+use hyloc::figures::claims::{Claim, ClaimData, Verdict, judged};
 use hyloc::figures::rows::{Row, from_csv};
 use hyloc::figures::{svg, tables};
 
@@ -24,8 +24,8 @@ fn committed(figure: Figure) -> Vec<Row> {
     from_csv(&read(&format!("docs/figures/{figure}.csv"))).unwrap()
 }
 
-fn evidence() -> Evidence {
-    Evidence::new(Figure::ALL.into_iter().flat_map(committed).collect())
+fn data() -> ClaimData {
+    ClaimData::new(Figure::ALL.into_iter().flat_map(committed).collect())
 }
 
 fn counts(claims: &[Claim]) -> String {
@@ -41,7 +41,7 @@ fn counts(claims: &[Claim]) -> String {
 #[test]
 fn the_report_says_what_the_data_say() {
     let report = read("docs/figures/report.md");
-    let claims = judged(&evidence());
+    let claims = judged(&data());
     assert_eq!(claims.len(), 25);
     for claim in &claims {
         let row = format!("| {} | {} | {} | {} |\n", claim.id, claim.paper, claim.measured, claim.verdict);
@@ -49,7 +49,7 @@ fn the_report_says_what_the_data_say() {
         assert!(report.contains(&claim.reason), "{}: stale reason; expected:\n{}", claim.id, claim.reason);
     }
     assert!(report.contains(&counts(&claims)), "stale counts: {}", counts(&claims));
-    for table in tables::all(&evidence()) {
+    for table in tables::all(&data()) {
         assert!(report.contains(&table.markdown()), "stale table:\n{}", table.markdown());
     }
 }
@@ -77,20 +77,19 @@ fn in_one_line(name: &str) -> String {
 /// Every number of the tables of accuracy is one of the data's.
 #[test]
 fn the_tables_of_accuracy_say_what_the_data_say() {
-    let (accuracy, evidence) = (read("docs/science/accuracy.md"), evidence());
-    for table in [tables::angle_summary(&evidence), tables::positions(&evidence), tables::backhaul(&evidence)]
-    {
+    let (accuracy, data) = (read("docs/science/accuracy.md"), data());
+    for table in [tables::angle_summary(&data), tables::positions(&data), tables::backhaul(&data)] {
         let table = table.unwrap().markdown();
         assert!(accuracy.contains(&table), "docs/science/accuracy.md should hold\n\n{table}");
     }
-    let summary = format!("Of the 25 claims in Section VI: {}", counts(&judged(&evidence)));
+    let summary = format!("Of the 25 claims in Section VI: {}", counts(&judged(&data)));
     assert!(in_one_line("docs/science/claims.md").contains(&summary), "expected: {summary}");
 }
 
 /// The README compares several IRSs with one, and sums up accuracy and claims, by the data.
 #[test]
 fn the_readme_says_what_the_data_say() {
-    let (readme, evidence) = (in_one_line("README.md"), evidence());
+    let (readme, data) = (in_one_line("README.md"), data());
     let mut expected = Vec::new();
     for count in [2.0, 3.0, 8.0] {
         let of = |scheme: &str, metric: &str| value(Figure::CrbIrsCount, count, scheme, metric);
@@ -102,12 +101,12 @@ fn the_readme_says_what_the_data_say() {
     let single = value(Figure::CrbElements, 10.0, "single-irs", "over_hybrid_exact_db");
     expected.push(format!("bound is {:.1} dB below that of three IRSs", -single));
 
-    let positions = tables::positions(&evidence).unwrap();
+    let positions = tables::positions(&data).unwrap();
     let column = positions.head.iter().position(|name| name == "50 dBm").unwrap();
     let [three_stage, _, direct] = [0, 1, 2].map(|row| &positions.rows[row][column]);
     expected.push(format!("{three_stage} dB above it in three stages and {direct} dB directly"));
 
-    let claims = judged(&evidence);
+    let claims = judged(&data);
     let count = |verdict: Verdict| claims.iter().filter(|claim| claim.verdict == verdict).count();
     expected.push(format!(
         "Of the {} claims in Section VI of the paper, {} are reproduced, {} partly and {} not",
@@ -162,7 +161,7 @@ fn the_errata_say_what_the_data_say() {
 /// that merely overlaps the range is not enough.
 #[test]
 fn no_verdict_rests_on_mere_overlap() {
-    let claims = judged(&evidence());
+    let claims = judged(&data());
     let gap = claims.iter().find(|claim| claim.id == "angle-gap").unwrap();
     assert!(gap.measured.contains("above the paper's bound"), "{}", gap.measured);
     // With S_k of Table I the distance is far from 4 dB: never the whole claim.

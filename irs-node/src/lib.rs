@@ -5,10 +5,10 @@
 //! reports, and the [`outbox`] between them holds what is not decided yet. Losing either neighbour is no
 //! reason to stop; memory stays bounded and what is dropped is counted.
 
+mod metrics;
 pub mod options;
 pub mod outbox;
 mod reporter;
-mod watch;
 mod worker;
 
 use std::process::ExitCode;
@@ -22,11 +22,11 @@ use telemetry::{Endpoints, Health, Metrics};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-pub use options::{Options, ROLE};
+use metrics::{NodeMetrics, Readiness};
+pub use options::{NodeOptions, ROLE};
 use outbox::{Outbox, Totals};
-use reporter::{Refusal, Reporter};
-use watch::{NodeMetrics, Readiness};
-use worker::Bench;
+use reporter::{Refused, Reporter};
+use worker::NodeContext;
 
 /// Threads for sockets and timers; frames are filtered on others.
 const THREADS: usize = 2;
@@ -47,7 +47,7 @@ pub enum RunError {
 
 /// The last line of a node: what became of its blocks, as the last instance of the fusion center decided.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Summary {
+pub struct NodeSummary {
     /// `irs-node`.
     pub role: &'static str,
     /// The IRS index, if one was assigned.
@@ -58,7 +58,7 @@ pub struct Summary {
 }
 
 /// The process: settings, logs, ports, work, summary. Gives the exit code.
-pub fn main(arguments: &Layered<Options>) -> ExitCode {
+pub fn main(arguments: &Layered<NodeOptions>) -> ExitCode {
     let options = match process::prepare(ROLE, arguments.printed(), || arguments.options.clone().check()) {
         Ok(options) => options,
         Err(code) => return code,
@@ -75,54 +75,57 @@ pub fn main(arguments: &Layered<Options>) -> ExitCode {
 
 /// Runs a node until `shutdown`; then it sends what it has and waits for the decisions, in bounded time.
 pub async fn run(
-    options: Options,
+    options: NodeOptions,
     endpoints: Endpoints,
     shutdown: CancellationToken,
-) -> Result<Summary, RunError> {
+) -> Result<NodeSummary, RunError> {
     let (registry, health) = (Metrics::new(), Health::new());
     let stop_serving = CancellationToken::new();
     let serving = endpoints.serve(registry.clone(), health.clone(), stop_serving.clone());
-    let bench = Bench {
+    let context = NodeContext {
         outbox: Arc::new(tokio::sync::watch::Sender::new(Outbox::new(options.queue))),
         metrics: NodeMetrics::new(&registry),
         readiness: Readiness::new(health),
         options: Arc::new(options),
     };
-    let ended = work_and_report(&bench, shutdown).await;
+    let ended = work_and_report(&context, shutdown).await;
     stop_serving.cancel();
     serving.ended().await;
     ended
 }
 
-async fn work_and_report(bench: &Bench, shutdown: CancellationToken) -> Result<Summary, RunError> {
+async fn work_and_report(
+    context: &NodeContext,
+    shutdown: CancellationToken,
+) -> Result<NodeSummary, RunError> {
     let (assign, assignments) = tokio::sync::watch::channel(None);
     let index = assignments.clone();
     let finish = CancellationToken::new();
-    let reporter = Reporter::new(bench.clone(), assign).run(finish.clone());
+    let reporter = Reporter::new(context.clone(), assign).run(finish.clone());
     let mut reporter = AbortOnDropHandle::new(tokio::spawn(reporter));
-    let mut worker = AbortOnDropHandle::new(tokio::spawn(bench.clone().work(assignments, shutdown)));
+    let mut worker = AbortOnDropHandle::new(tokio::spawn(context.clone().work(assignments, shutdown)));
     tokio::select! {
         refused = &mut reporter => return Err(refusal(refused?)),
         worked = &mut worker => worked??,
     }
     // Told to stop: no more echoes come in, what is here goes out.
-    let mut outbox = bench.outbox.subscribe();
+    let mut outbox = context.outbox.subscribe();
     tokio::select! {
         refused = &mut reporter => return Err(refusal(refused?)),
-        _ = tokio::time::timeout(bench.options.drain_timeout, outbox.wait_for(Outbox::is_empty)) => {}
+        _ = tokio::time::timeout(context.options.drain_timeout, outbox.wait_for(Outbox::is_empty)) => {}
     }
     finish.cancel();
     let _ = tokio::time::timeout(Duration::from_secs(1), reporter).await;
-    bench.outbox.send_modify(|outbox| {
-        bench.metrics.blocks_dropped_at_node.add(outbox.give_up_waiting());
+    context.outbox.send_modify(|outbox| {
+        context.metrics.blocks_dropped_at_node.add(outbox.give_up_waiting());
     });
     let index = index.borrow().as_ref().map(|assignment| assignment.index);
-    Ok(Summary { role: ROLE, index, totals: bench.outbox.borrow().totals() })
+    Ok(NodeSummary { role: ROLE, index, totals: context.outbox.borrow().totals() })
 }
 
-fn refusal(ended: Result<(), Refusal>) -> RunError {
+fn refusal(ended: Result<(), Refused>) -> RunError {
     match ended {
-        Err(Refusal(reason)) => RunError::Refused(reason),
+        Err(Refused(reason)) => RunError::Refused(reason),
         Ok(()) => RunError::Refused("the connection was ended".into()),
     }
 }

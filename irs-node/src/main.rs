@@ -12,12 +12,12 @@ use telemetry::exit::parse_arguments;
 #[command(version)]
 struct Command {
     #[command(flatten)]
-    layered: Layered<irs_node::Options>,
+    layered: Layered<hyloc_irs_node::NodeOptions>,
 }
 
 fn main() -> ExitCode {
     match parse_arguments::<Command>() {
-        Ok(arguments) => irs_node::main(&arguments.layered),
+        Ok(arguments) => hyloc_irs_node::main(&arguments.layered),
         Err(code) => code,
     }
 }

@@ -1,4 +1,4 @@
-//! Options of a node.
+//! NodeOptions of a node.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,9 +13,9 @@ use settings::{OrNone, ScenarioChoice, SettingsError};
 /// The name of this process in logs and announcements.
 pub const ROLE: &str = "irs-node";
 
-/// Options of a node.
+/// NodeOptions of a node.
 #[derive(Debug, Clone, PartialEq, Args)]
-pub struct Options {
+pub struct NodeOptions {
     /// Host and port of the fusion center.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7400", value_parser = host_and_port)]
     pub fusion: String,
@@ -66,11 +66,11 @@ pub struct Options {
     pub site_sha256: Option<[u8; 32]>,
 }
 
-impl settings::Options for Options {
+impl settings::Options for NodeOptions {
     const ROLE: &'static str = "node";
 }
 
-impl Options {
+impl NodeOptions {
     /// Loads the site to insist on.
     pub fn check(mut self) -> Result<Self, SettingsError> {
         if self.scenario != ScenarioChoice::default() {
@@ -107,7 +107,8 @@ mod tests {
 
     #[test]
     fn values_are_checked() {
-        let options: Options = from_flags(&["--index=2", "--precision=f64", "--http-listen=none"]).unwrap();
+        let options: NodeOptions =
+            from_flags(&["--index=2", "--precision=f64", "--http-listen=none"]).unwrap();
         assert_eq!(
             (options.index, options.payload, options.precision),
             (Some(2), None, Some(Precision::F64))
@@ -117,10 +118,10 @@ mod tests {
         for bad in
             ["--index=first", "--precision=f16", "--payload=all", "--identity=", "--drain-timeout-s=NaN"]
         {
-            let refused = from_flags::<Options>(&[bad]).unwrap_err().to_string();
+            let refused = from_flags::<NodeOptions>(&[bad]).unwrap_err().to_string();
             assert!(refused.contains("must be "), "{refused}");
         }
-        let site: Options = from_flags(&["--set=base_station.power_dbm=900"]).unwrap();
+        let site: NodeOptions = from_flags(&["--set=base_station.power_dbm=900"]).unwrap();
         assert!(site.check().unwrap_err().to_string().contains("power_dbm"));
     }
 }

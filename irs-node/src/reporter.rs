@@ -21,7 +21,7 @@ use tonic::transport::Channel;
 use tonic::{Code, Request, Status, Streaming};
 
 use crate::outbox::Outbox;
-use crate::worker::Bench;
+use crate::worker::NodeContext;
 
 /// How long one call may take, streams apart.
 const CALL: Duration = Duration::from_secs(2);
@@ -41,7 +41,7 @@ pub(crate) struct Assignment {
 
 /// The fusion center does not want this node.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Refusal(pub String);
+pub(crate) struct Refused(pub String);
 
 /// Why a stream of reports ended.
 enum Ended {
@@ -51,7 +51,7 @@ enum Ended {
 
 /// Keeps the node registered and its reports flowing.
 pub(crate) struct Reporter {
-    bench: Bench,
+    context: NodeContext,
     assignments: watch::Sender<Option<Assignment>>,
     /// The index of the last registration: asked for again, so that a restarted fusion center gives it back.
     index: Option<u32>,
@@ -60,13 +60,13 @@ pub(crate) struct Reporter {
 }
 
 impl Reporter {
-    pub fn new(bench: Bench, assignments: watch::Sender<Option<Assignment>>) -> Self {
-        let index = bench.options.index;
-        Self { bench, assignments, index, incarnation: format!("{:016x}", random_u64()) }
+    pub fn new(context: NodeContext, assignments: watch::Sender<Option<Assignment>>) -> Self {
+        let index = context.options.index;
+        Self { context, assignments, index, incarnation: format!("{:016x}", random_u64()) }
     }
 
     /// Runs until `finish`, or until refused for good.
-    pub async fn run(mut self, finish: CancellationToken) -> Result<(), Refusal> {
+    pub async fn run(mut self, finish: CancellationToken) -> Result<(), Refused> {
         let (mut backoff, mut failures) = (Backoff::new(), Failures::default());
         while !finish.is_cancelled() {
             let (client, reply) = tokio::select! {
@@ -79,7 +79,7 @@ impl Reporter {
                 backoff.reset();
                 failures.succeeded(opened.into_std());
             }
-            self.bench.outbox.send_modify(Outbox::disconnected);
+            self.context.outbox.send_modify(Outbox::disconnected);
             let Ended::Lost(reason) = ended else { return Ok(()) };
             if let Some(notice) = failures.failed(Instant::now().into_std(), &reason) {
                 let (attempts, failing_for_s) = (notice.attempts, notice.failing_for_s());
@@ -90,8 +90,8 @@ impl Reporter {
                     "the fusion center is gone: connecting again"
                 );
             }
-            self.bench.metrics.connections_lost.increment();
-            self.bench.readiness.fusion(Some(format!("lost the fusion center: {reason}")));
+            self.context.metrics.connections_lost.increment();
+            self.context.readiness.fusion(Some(format!("lost the fusion center: {reason}")));
             tokio::select! {
                 () = backoff.wait() => {}
                 () = finish.cancelled() => {}
@@ -101,7 +101,7 @@ impl Reporter {
     }
 
     /// Registers, however long that takes.
-    async fn register(&mut self) -> Result<(FusionClient<Channel>, v1::RegisterReply), Refusal> {
+    async fn register(&mut self) -> Result<(FusionClient<Channel>, v1::RegisterReply), Refused> {
         let mut backoff = Backoff::new();
         let mut taken_since = None;
         let mut failures = Failures::default();
@@ -116,21 +116,21 @@ impl Reporter {
             let reason = status.message().to_owned();
             match status.code() {
                 // The index of an earlier registration may not exist any more.
-                Code::InvalidArgument if self.index != self.bench.options.index => {
-                    self.index = self.bench.options.index;
+                Code::InvalidArgument if self.index != self.context.options.index => {
+                    self.index = self.context.options.index;
                 }
-                Code::FailedPrecondition | Code::InvalidArgument => return Err(Refusal(reason)),
+                Code::FailedPrecondition | Code::InvalidArgument => return Err(Refused(reason)),
                 Code::AlreadyExists | Code::ResourceExhausted => {
                     let since = *taken_since.get_or_insert_with(Instant::now);
-                    if since.elapsed() >= self.bench.options.claim_timeout {
-                        return Err(Refusal(reason));
+                    if since.elapsed() >= self.context.options.claim_timeout {
+                        return Err(Refused(reason));
                     }
                     // Without a claim of its own the node takes any other index.
-                    self.index = self.bench.options.index;
+                    self.index = self.context.options.index;
                 }
                 _ => taken_since = None,
             }
-            self.bench.readiness.fusion(Some(format!("not registered: {reason}")));
+            self.context.readiness.fusion(Some(format!("not registered: {reason}")));
             if let Some(notice) = failures.failed(Instant::now().into_std(), &reason) {
                 let (attempts, failing_for_s) = (notice.attempts, notice.failing_for_s());
                 let code = status.code();
@@ -141,7 +141,7 @@ impl Reporter {
     }
 
     async fn try_register(&self) -> Result<(FusionClient<Channel>, v1::RegisterReply), Status> {
-        let options = &self.bench.options;
+        let options = &self.context.options;
         let channel = connect(&options.fusion).await?;
         let mut client = FusionClient::new(channel).max_decoding_message_size(2 * MAX_SITE_BYTES);
         let mut request = Request::new(v1::RegisterRequest {
@@ -157,16 +157,16 @@ impl Reporter {
     }
 
     /// Checks what the fusion center says and passes it on to the worker.
-    fn assign(&mut self, reply: &v1::RegisterReply) -> Result<(), Refusal> {
-        let message = reply.site.clone().ok_or_else(|| Refusal("the fusion center sent no site".into()))?;
+    fn assign(&mut self, reply: &v1::RegisterReply) -> Result<(), Refused> {
+        let message = reply.site.clone().ok_or_else(|| Refused("the fusion center sent no site".into()))?;
         let site =
-            SharedSite::with_hash(message, &reply.site_sha256).map_err(|error| Refusal(error.to_string()))?;
+            SharedSite::with_hash(message, &reply.site_sha256).map_err(|error| Refused(error.to_string()))?;
         let count = site.system.irs_count();
         if reply.index as usize >= count {
-            return Err(Refusal(format!("the fusion center gave index {} of {count} IRSs", reply.index)));
+            return Err(Refused(format!("the fusion center gave index {} of {count} IRSs", reply.index)));
         }
-        if self.bench.options.site_sha256.is_some_and(|hash| hash != site.sha256) {
-            return Err(Refusal(format!("the fusion center has another site, {}", site.short_hash())));
+        if self.context.options.site_sha256.is_some_and(|hash| hash != site.sha256) {
+            return Err(Refused(format!("the fusion center has another site, {}", site.short_hash())));
         }
         let (index, hash) = (reply.index, site.short_hash());
         tracing::info!(index, site = hash, credit = reply.credit, "registered with the fusion center");
@@ -179,7 +179,7 @@ impl Reporter {
             let asked = (payload_from_wire(reply.payload), precision_from_wire(reply.precision));
             tracing::info!(?payload, precision, ?asked, "what is sent of every path, and what was asked for");
             // Reports of another index or site are of no use to anyone.
-            self.bench.outbox.send_modify(Outbox::clear);
+            self.context.outbox.send_modify(Outbox::clear);
             self.assignments.send_replace(Some(assignment));
         }
         Ok(())
@@ -187,7 +187,7 @@ impl Reporter {
 
     /// What the node was told to send by its own settings; where it was told nothing, what the fusion center asks for.
     fn format(&self, reply: &v1::RegisterReply) -> PayloadFormat {
-        let options = &self.bench.options;
+        let options = &self.context.options;
         PayloadFormat {
             kind: options.payload.or(payload_from_wire(reply.payload)).unwrap_or_default(),
             precision: options.precision.or(precision_from_wire(reply.precision)).unwrap_or(Precision::Q8),
@@ -205,9 +205,9 @@ impl Reporter {
             Ok(decisions) => decisions,
             Err(status) => return Ended::Lost(status.message().to_owned()),
         };
-        self.bench.readiness.fusion(None);
-        self.bench.outbox.send_modify(|outbox| outbox.registered(&reply.instance, reply.credit));
-        let mut changes = self.bench.outbox.subscribe();
+        self.context.readiness.fusion(None);
+        self.context.outbox.send_modify(|outbox| outbox.registered(&reply.instance, reply.credit));
+        let mut changes = self.context.outbox.subscribe();
         loop {
             while let Some(report) = self.next_report() {
                 if reports.send(report).is_err() {
@@ -250,11 +250,11 @@ impl Reporter {
     /// The next report that credit allows, with the time at which it leaves.
     fn next_report(&self) -> Option<v1::FrameReport> {
         let mut next = None;
-        self.bench.outbox.send_if_modified(|outbox| {
+        self.context.outbox.send_if_modified(|outbox| {
             let before = outbox.totals();
             next = outbox.take_next();
-            self.bench.metrics.moved(&before, &outbox.totals());
-            self.bench.metrics.reports_waiting.set(outbox.waiting() as f64);
+            self.context.metrics.moved(&before, &outbox.totals());
+            self.context.metrics.reports_waiting.set(outbox.waiting() as f64);
             false
         });
         let mut report = next?;
@@ -268,12 +268,12 @@ impl Reporter {
         if decision.dropped > 0 {
             tracing::debug!(frame = decision.frame, reason = decision.reason, "blocks were dropped");
         }
-        self.bench.outbox.send_modify(|outbox| {
+        self.context.outbox.send_modify(|outbox| {
             let before = outbox.totals();
             if outbox.acknowledge(decision).is_none() {
                 tracing::debug!(frame = decision.frame, "a decision on a report that is not under way");
             }
-            self.bench.metrics.moved(&before, &outbox.totals());
+            self.context.metrics.moved(&before, &outbox.totals());
         });
     }
 }

@@ -13,21 +13,21 @@ use proto::v1;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::metrics::{NodeMetrics, Readiness};
 use crate::outbox::Outbox;
 use crate::reporter::Assignment;
-use crate::watch::{NodeMetrics, Readiness};
-use crate::{Options, RunError};
+use crate::{NodeOptions, RunError};
 
 /// What the workers of a node share.
 #[derive(Debug, Clone)]
-pub(crate) struct Bench {
-    pub options: Arc<Options>,
+pub(crate) struct NodeContext {
+    pub options: Arc<NodeOptions>,
     pub outbox: Arc<watch::Sender<Outbox>>,
     pub metrics: NodeMetrics,
     pub readiness: Readiness,
 }
 
-impl Bench {
+impl NodeContext {
     /// Works on whatever the node is assigned to, until `stop`.
     pub async fn work(
         self,
@@ -80,16 +80,16 @@ struct Batch {
 
 /// The matched filter of one assignment.
 struct Worker {
-    bench: Bench,
+    context: NodeContext,
     assignment: Assignment,
     estimator: Arc<DelayEstimator>,
     batch: Batch,
 }
 
 impl Worker {
-    async fn new(bench: Bench, assignment: Assignment) -> Result<Self, RunError> {
+    async fn new(context: NodeContext, assignment: Assignment) -> Result<Self, RunError> {
         let begun = Instant::now();
-        let (node, frames) = (assignment.index as usize, bench.options.frames_per_fix);
+        let (node, frames) = (assignment.index as usize, context.options.frames_per_fix);
         let site = assignment.site.clone();
         let hold = site.system.coherent_frames;
         if frames > hold {
@@ -110,15 +110,15 @@ impl Worker {
             .map_err(RunError::Estimator)?;
         tracing::info!(node, took_ms = begun.elapsed().as_millis() as u64, "the matched filter is ready");
         let estimator = Arc::new(estimator);
-        Ok(Self { bench, assignment, estimator, batch: Batch::default() })
+        Ok(Self { context, assignment, estimator, batch: Batch::default() })
     }
 
     fn subscribe(&self) -> EchoSubscriber {
         EchoSubscriber::start(Subscription {
-            address: self.bench.options.simulator.clone(),
+            address: self.context.options.simulator.clone(),
             node: self.assignment.index,
             site_sha256: self.assignment.site.sha256,
-            window: self.bench.options.window,
+            window: self.context.options.window,
             timings: Timings::default(),
         })
     }
@@ -137,11 +137,11 @@ impl Worker {
                 biased;
                 () = stop.cancelled() => break,
                 () = &mut changed => break,
-                Ok(()) = link.changed() => self.bench.readiness.simulator(&link.borrow_and_update()),
+                Ok(()) = link.changed() => self.context.readiness.simulator(&link.borrow_and_update()),
                 delivery = echoes.next() => match delivery {
                     Some(Ok(delivery)) => self.take(delivery).await,
                     Some(Err(error)) => {
-                        self.bench.metrics.frames_refused.increment();
+                        self.context.metrics.frames_refused.increment();
                         tracing::warn!(%error, "an echo frame was refused");
                     }
                     None => break,
@@ -149,23 +149,23 @@ impl Worker {
             }
         }
         self.report().await;
-        self.bench.readiness.simulator(&Link::Connecting);
+        self.context.readiness.simulator(&Link::Connecting);
         echoes.close().await;
     }
 
     async fn take(&mut self, delivery: Delivery) {
         let (id, intended_ns) = (delivery.frame.id(), delivery.frame.intended_ns);
-        self.bench.metrics.frames.increment();
+        self.context.metrics.frames.increment();
         let System { sensors, subcarriers, .. } = &self.assignment.site.system;
         let matrix = match delivery.frame.into_matrix(self.assignment.index, *sensors, *subcarriers) {
             Ok(matrix) => matrix,
             Err(error) => {
-                self.bench.metrics.frames_refused.increment();
+                self.context.metrics.frames_refused.increment();
                 tracing::warn!(%error, "an echo frame was refused");
                 return;
             }
         };
-        let frames_per_fix = self.bench.options.frames_per_fix;
+        let frames_per_fix = self.context.options.frames_per_fix;
         // Named by its first frame, whether or not that one came.
         let first = FrameId { frame: id.frame - id.frame % frames_per_fix, ..id };
         if first != self.batch.first {
@@ -198,14 +198,14 @@ impl Worker {
         match filtered.await.map_err(|error| error.to_string()).and_then(|filtered| filtered) {
             Ok((report, took)) => self.hand_over(report, took),
             Err(reason) => {
-                self.bench.metrics.frames_failed.increment();
+                self.context.metrics.frames_failed.increment();
                 tracing::warn!(frame = frame.frame, reason, "no estimate");
             }
         }
     }
 
     fn hand_over(&self, report: v1::FrameReport, took: Duration) {
-        let metrics = &self.bench.metrics;
+        let metrics = &self.context.metrics;
         metrics.filter_seconds.observe_time(took);
         let (bytes, frame) = (report.encoded_len() as u64, report.frame);
         if bytes > self.assignment.max_report_bytes {
@@ -213,7 +213,7 @@ impl Worker {
             tracing::error!(frame, bytes, "the report is larger than the fusion center takes: dropped");
             return;
         }
-        self.bench.outbox.send_modify(|outbox| {
+        self.context.outbox.send_modify(|outbox| {
             let dropped = outbox.push(report);
             metrics.blocks_dropped_at_node.add(dropped);
             metrics.reports_waiting.set(outbox.waiting() as f64);

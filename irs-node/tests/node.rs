@@ -4,8 +4,8 @@ mod support;
 
 use std::time::Duration;
 
-use irs_node::RunError;
-use irs_node::outbox::Totals;
+use hyloc_irs_node::RunError;
+use hyloc_irs_node::outbox::Totals;
 use proto::v1::{Payload, Precision};
 use support::{Echoes, Node, RUN, StubFusion, within};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -59,7 +59,7 @@ async fn every_frame_is_reported_and_a_stopped_node_waits_for_the_decisions() {
 /// A node sends what the fusion center asks for, part by part, unless its own settings say otherwise.
 #[tokio::test]
 async fn a_node_sends_what_is_asked_for_unless_it_was_told_otherwise() {
-    type Case = (fn(&mut irs_node::Options), Payload, Precision);
+    type Case = (fn(&mut hyloc_irs_node::NodeOptions), Payload, Precision);
     let cases: [Case; 3] = [
         (|_| {}, Payload::Spectrum, Precision::Q4),
         (|raw| raw.payload = Some(estimation::fusion::PayloadKind::Block), Payload::Block, Precision::Q4),
@@ -198,7 +198,7 @@ async fn a_refusal_for_good_ends_the_node_with_the_reason() {
 async fn a_taken_index_is_asked_for_again_until_it_is_free_or_time_is_up() {
     let (mut fusion, echoes) = (StubFusion::start(64).await, Echoes::start().await);
     *fusion.refuse.lock().unwrap() = Some(Status::already_exists("index 2 is taken"));
-    let claim = |raw: &mut irs_node::Options| raw.index = Some(2);
+    let claim = |raw: &mut hyloc_irs_node::NodeOptions| raw.index = Some(2);
     let node = Node::start(fusion.address, echoes.publisher.address(), claim).await;
     for _ in 0..2 {
         assert_eq!(fusion.registration().await.index, Some(2));

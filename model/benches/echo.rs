@@ -3,8 +3,8 @@
 //! The floor is the noise: K M L = 3000 complex Gaussians, some 10 ns per real draw, 60 us. Measured 60 us at K = 3: all of
 //! it. At K = 8 the floor is 160 us, measured 431 us (37 %): K^2 waves of M L / K entries each are added to it.
 
-use model::scenario::ring;
-use model::{EchoSource, Scenario};
+use hyloc_model::scenario::ring;
+use hyloc_model::{EchoSource, Scenario};
 
 fn main() {
     divan::main();
@@ -24,7 +24,7 @@ fn one_frame_for_all_nodes(bencher: divan::Bencher, count: usize) {
 }
 
 #[divan::bench(args = [3, 8, 16])]
-fn build_the_system(count: usize) -> model::System {
+fn build_the_system(count: usize) -> hyloc_model::System {
     let scenario = ring(&Scenario::default(), count).expect("a ring of this size exists");
-    model::System::new(&scenario).expect("the scenario is valid")
+    hyloc_model::System::new(&scenario).expect("the scenario is valid")
 }

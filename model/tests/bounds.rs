@@ -1,7 +1,7 @@
 //! Properties of the bounds for arbitrary scenes.
 
-use model::scenario::Scenario;
-use model::{EchoSource, Gain, Information, Point, Scheme, System, constant_velocity_crb_m2};
+use hyloc_model::scenario::Scenario;
+use hyloc_model::{EchoSource, Gain, Information, Point, Scheme, System, constant_velocity_crb_m2};
 use nalgebra::Matrix2;
 use proptest::prelude::*;
 
@@ -78,13 +78,13 @@ proptest! {
         let (system, target) = system(seed, 50.0);
         let (theta_l, theta_k) =
             (system.irs[l].pose.local_angle_rad(target), system.irs[k].pose.local_angle_rad(target));
-        let delay = model::geometry::cascade_delay_s(&system.irs[l].pose, &system.irs[k].pose, target);
+        let delay = hyloc_model::geometry::cascade_delay_s(&system.irs[l].pose, &system.irs[k].pose, target);
         let gain = system.echo_gain(l, k, target, RCS_M2);
         let mean = |aoa: f64, aod: f64, delay: f64| {
             let row = system.element_array().steering(aod).adjoint()
                 * &system.irs[k].reflected_signal
                 * &system.irs[k].waveform.codes;
-            let phasors = model::CVector::from_vec(system.delay_phasors(k, delay));
+            let phasors = hyloc_model::CVector::from_vec(system.delay_phasors(k, delay));
             (system.sensor_array().steering(aoa) * row.transpose().component_mul(&phasors).transpose()).scale(gain)
         };
         let steps = [1e-6, 1e-6, 1e-6 / system.bandwidth_hz];
@@ -110,7 +110,7 @@ proptest! {
 fn one_irs_locates_by_itself_and_a_line_of_sight_channel_hides_the_departure_angle() {
     let mut scenario = Scenario::default();
     scenario.channel.paths = 1;
-    scenario.channel.angles = model::scenario::PathAngles::LineOfSight;
+    scenario.channel.angles = hyloc_model::scenario::PathAngles::LineOfSight;
     let system = System::new(&scenario).unwrap();
     let information = Information::new(&system, Point::new(3.0, 4.0), RCS_M2, Gain::Unknown);
     assert_eq!(information.paths[0][1].unwrap()[(1, 1)], 0.0);

@@ -1,7 +1,7 @@
 //! Impossible scenarios are refused with a sentence that names key, value and range.
 
-use model::scenario::{IRS_COUNT_RANGE, IrsPlacement, Motion, Scenario, ring};
-use model::{MOST_IRS, RankCase, System};
+use hyloc_model::scenario::{IRS_COUNT_RANGE, IrsPlacement, Motion, Scenario, ring};
+use hyloc_model::{MOST_IRS, RankCase, System};
 use proptest::prelude::*;
 
 fn refusal(edit: impl Fn(&mut Scenario)) -> String {
@@ -73,7 +73,7 @@ fn rings_of_every_size_are_feasible() {
 #[test]
 fn rank_follows_the_channel() {
     let mut scenario = Scenario::default();
-    scenario.channel.angles = model::scenario::PathAngles::DftGrid;
+    scenario.channel.angles = hyloc_model::scenario::PathAngles::DftGrid;
     let system = System::new(&scenario).unwrap();
     let singular = system.irs[0].reflected_signal.clone().svd(false, false).singular_values;
     assert!(singular.max() / singular.min() < 3.0, "{singular}");

@@ -1,11 +1,11 @@
 //! Table I of the paper: the scene is what it should be, and its bounds are where they were measured.
 
-use model::beamforming::zero_forcing;
-use model::channel::base_station_channels;
-use model::random::{Purpose, stream};
-use model::scenario::ring;
-use model::units::db_from_ratio;
-use model::{EchoSource, Gain, Information, Scenario, Scheme, System};
+use hyloc_model::beamforming::zero_forcing;
+use hyloc_model::channel::base_station_channels;
+use hyloc_model::random::{Purpose, stream};
+use hyloc_model::scenario::ring;
+use hyloc_model::units::db_from_ratio;
+use hyloc_model::{EchoSource, Gain, Information, Scenario, Scheme, System};
 use rand::RngExt;
 
 fn scenarios() -> [(&'static str, Scenario); 2] {
@@ -42,7 +42,7 @@ fn streams_are_orthogonal_at_every_delay() {
         let system = System::new(&scenario).unwrap();
         let full = |k: usize, delay_s: f64| {
             let waveform = &system.irs[k].waveform;
-            let mut spectrum = model::CMatrix::zeros(waveform.codes.nrows(), system.subcarriers);
+            let mut spectrum = hyloc_model::CMatrix::zeros(waveform.codes.nrows(), system.subcarriers);
             for (i, phasor) in system.delay_phasors(k, delay_s).into_iter().enumerate() {
                 spectrum.set_column(waveform.subcarriers[i], &(waveform.codes.column(i) * phasor));
             }
@@ -62,7 +62,7 @@ fn streams_are_orthogonal_at_every_delay() {
         assert!(worst < 1e-12, "{name}: {worst:e}");
         for k in 0..system.irs_count() {
             let gram = full(k, 1e-7) * full(k, 1e-7).adjoint();
-            let identity = model::CMatrix::identity(gram.nrows(), gram.nrows());
+            let identity = hyloc_model::CMatrix::identity(gram.nrows(), gram.nrows());
             assert!((gram - identity).norm() < 1e-12, "{name}, IRS {k}");
         }
     }
@@ -124,9 +124,10 @@ fn the_mean_of_a_frame_is_the_model() {
         let frame = source.frame(l, 5, target);
         for k in 0..3 {
             let waveform = &system.irs[k].waveform;
-            let delay = model::geometry::cascade_delay_s(&system.irs[l].pose, &system.irs[k].pose, target);
+            let delay =
+                hyloc_model::geometry::cascade_delay_s(&system.irs[l].pose, &system.irs[k].pose, target);
             let phasors = system.delay_phasors(k, delay);
-            let mut block = model::CMatrix::zeros(system.sensors, waveform.codes.nrows());
+            let mut block = hyloc_model::CMatrix::zeros(system.sensors, waveform.codes.nrows());
             for (i, &subcarrier) in waveform.subcarriers.iter().enumerate() {
                 block += frame.column(subcarrier) * phasors[i].conj() * waveform.codes.column(i).adjoint();
             }
@@ -163,7 +164,8 @@ fn aligned_phases_raise_the_illumination_by_about_n() {
         sum
     };
     let toward_m = [centre.x, centre.y];
-    let ratio = gain(model::scenario::Phases::Aligned { toward_m }) / gain(model::scenario::Phases::Random);
+    let ratio = gain(hyloc_model::scenario::Phases::Aligned { toward_m })
+        / gain(hyloc_model::scenario::Phases::Random);
     // Only the strongest stream is aligned; N = 10 bounds the ratio.
     assert!((4.0..=10.0).contains(&ratio), "{ratio}");
 }
@@ -183,7 +185,7 @@ fn imperfections_change_the_echo_and_nothing_that_estimators_know_but_the_beams(
     let (clock, source) = change(&|s| s.imperfections.clock_offset_s = 5e-9);
     assert!(source.clock_offset_s(0) != 0.0 && source.system() == ideal.system());
     let (fluctuation, _) =
-        change(&|s| s.imperfections.cross_section = model::scenario::CrossSection::Swerling1);
+        change(&|s| s.imperfections.cross_section = hyloc_model::scenario::CrossSection::Swerling1);
     let (second, _) = change(&|s| s.imperfections.second_order_reflections = true);
     println!(
         "relative change of the echo: leakage {leak:.3}, clock {clock:.3}, rcs {fluctuation:.3}, second order {second:.1e}"

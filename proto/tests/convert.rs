@@ -2,14 +2,14 @@
 
 use estimation::delay::DelayEstimator;
 use estimation::fusion::{Payload, PayloadKind};
+use hyloc_proto::convert::{
+    FrameId, PayloadFormat, Times, WireError, max_report_bytes, report_from_wire, report_message,
+};
+use hyloc_proto::samples::Precision;
+use hyloc_proto::v1;
 use model::{EchoSource, Scenario};
 use proptest::prelude::*;
 use prost::Message;
-use proto::convert::{
-    FrameId, PayloadFormat, Times, WireError, max_report_bytes, report_from_wire, report_message,
-};
-use proto::samples::Precision;
-use proto::v1;
 
 const FRAME: FrameId = FrameId { run: 5, frame: 7 };
 const NODE: usize = 1;

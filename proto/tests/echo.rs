@@ -4,12 +4,12 @@ use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
 use bytes::Bytes;
-use model::CMatrix;
-use num_complex::Complex64;
-use proto::convert::FrameId;
-use proto::echo::{
+use hyloc_proto::convert::FrameId;
+use hyloc_proto::echo::{
     Delivery, EchoFrame, EchoLedger, EchoPublisher, EchoSubscriber, Link, Offer, Subscription, Timings,
 };
+use model::CMatrix;
+use num_complex::Complex64;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::timeout;

@@ -4,7 +4,7 @@
 use std::net::TcpListener;
 
 use bytes::Bytes;
-use proto::echo::{EchoPublisher, EchoSubscriber, Offer, Subscription, Timings};
+use hyloc_proto::echo::{EchoPublisher, EchoSubscriber, Offer, Subscription, Timings};
 
 fn resident_bytes() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();

@@ -1,14 +1,14 @@
 //! What payload and precision cost in the position: raw echoes, estimated at the nodes, over the wire, fused; Table I.
 //!
-//! Figures are printed: `cargo test -p proto --test quantised -- --nocapture`.
+//! Figures are printed: `cargo test -p hyloc-proto --test quantised -- --nocapture`.
 #![allow(clippy::print_stdout)]
 
 use estimation::delay::{DelayEstimator, DelaySettings, NodeDelays, Statistic};
 use estimation::fusion::{FrameBlocks, Fuser, FusionSettings, Method, PayloadKind};
+use hyloc_proto::convert::{FrameId, PayloadFormat, Times, report_from_wire, report_message};
+use hyloc_proto::samples::Precision;
 use model::units::db_from_ratio;
 use model::{EchoSource, Gain, Information, Point, Scenario, Scheme};
-use proto::convert::{FrameId, PayloadFormat, Times, report_from_wire, report_message};
-use proto::samples::Precision;
 
 const SCENES: u64 = 300;
 

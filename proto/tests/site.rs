@@ -1,11 +1,11 @@
 //! A site survives the wire bit for bit, holds nothing of the truth, and hostile ones are refused by name.
 
+use hyloc_proto::site::{SharedSite, SiteError};
+use hyloc_proto::v1;
 use model::scenario::{CrossSection, Motion};
 use model::{Scenario, System};
 use proptest::prelude::*;
 use prost::Message;
-use proto::site::{SharedSite, SiteError};
-use proto::v1;
 
 fn shared(scenario: &Scenario) -> SharedSite {
     SharedSite::new(System::new(scenario).unwrap()).unwrap()

@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::io::Write;
 
+use hyloc_settings::{Layers, load_scenario};
 use model::Scenario;
 use model::scenario::{Motion, PathAngles, Phases};
 use proptest::prelude::*;
-use settings::{Layers, load_scenario};
 
 fn layers(toml: &str, environment: &[(&str, &str)], overrides: &[&str]) -> (tempfile::NamedTempFile, Layers) {
     let mut file = tempfile::NamedTempFile::new().unwrap();

@@ -5,10 +5,10 @@
 //! channel that no estimator reads.
 
 mod control;
+mod metrics;
 pub mod options;
 mod pace;
 mod truth;
-mod watch;
 
 use std::net::TcpListener;
 use std::process::ExitCode;
@@ -27,11 +27,11 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use control::Course;
-pub use options::{Options, ROLE};
+use metrics::SimulatorMetrics;
+pub use options::{ROLE, SimulatorOptions};
 use pace::{DueFrame, Schedule};
 use truth::Truth;
 pub use truth::TruthSummary;
-use watch::SimulatorMetrics;
 
 /// Threads for sockets and timers; echoes are made on others.
 const THREADS: usize = 2;
@@ -55,7 +55,7 @@ pub enum RunError {
 
 /// The last line of a simulator.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Summary {
+pub struct SimulatorSummary {
     /// `simulator`.
     pub role: &'static str,
     /// The run that all frames belonged to.
@@ -83,7 +83,7 @@ pub struct Listeners {
 
 impl Listeners {
     /// Binds the ports of `options`; the error names the address.
-    pub async fn bind(options: &Options) -> std::io::Result<Self> {
+    pub async fn bind(options: &SimulatorOptions) -> std::io::Result<Self> {
         let address = options.echo_listen;
         let named = |error: std::io::Error| std::io::Error::new(error.kind(), format!("{address}: {error}"));
         let echo = TcpListener::bind(address).map_err(named)?;
@@ -110,7 +110,7 @@ impl Listeners {
 }
 
 /// The process: settings, logs, ports, work, summary. Gives the exit code.
-pub fn main(arguments: &Layered<Options>) -> ExitCode {
+pub fn main(arguments: &Layered<SimulatorOptions>) -> ExitCode {
     let options = &arguments.options;
     let scenario = match process::prepare(ROLE, arguments.printed(), || options.load()) {
         Ok(scenario) => scenario,
@@ -125,11 +125,11 @@ pub fn main(arguments: &Layered<Options>) -> ExitCode {
 
 /// Runs until all frames are sent and acknowledged, or until `shutdown`.
 pub async fn run(
-    options: &Options,
+    options: &SimulatorOptions,
     scenario: Scenario,
     listeners: Listeners,
     shutdown: CancellationToken,
-) -> Result<Summary, RunError> {
+) -> Result<SimulatorSummary, RunError> {
     let (registry, health) = (Metrics::new(), Health::new());
     let stop_serving = CancellationToken::new();
     let serving = listeners.endpoints.serve(registry.clone(), health.clone(), stop_serving.clone());
@@ -172,13 +172,13 @@ struct Transmission {
 impl Transmission {
     async fn run(
         mut self,
-        options: &Options,
+        options: &SimulatorOptions,
         source: Arc<EchoSource>,
         health: &Health,
         shutdown: &CancellationToken,
-    ) -> Result<Summary, RunError> {
+    ) -> Result<SimulatorSummary, RunError> {
         let finish_truth = CancellationToken::new();
-        let teller = options.fusion.clone().map(|fusion| {
+        let truth_sender = options.fusion.clone().map(|fusion| {
             AbortOnDropHandle::new(tokio::spawn(self.truth.clone().tell(fusion, finish_truth.clone())))
         });
         let start_after = (!options.start_after.is_zero()).then_some(options.start_after);
@@ -190,8 +190,8 @@ impl Transmission {
         health.not_ready("done");
         self.settle(options.settle_timeout).await;
         finish_truth.cancel();
-        if let Some(teller) = teller {
-            let _ = tokio::time::timeout(options.settle_timeout, teller).await;
+        if let Some(truth_sender) = truth_sender {
+            let _ = tokio::time::timeout(options.settle_timeout, truth_sender).await;
         }
         Ok(self.summary())
     }
@@ -225,7 +225,12 @@ impl Transmission {
         }
     }
 
-    async fn transmit(&mut self, options: &Options, source: Arc<EchoSource>, shutdown: &CancellationToken) {
+    async fn transmit(
+        &mut self,
+        options: &SimulatorOptions,
+        source: Arc<EchoSource>,
+        shutdown: &CancellationToken,
+    ) {
         let (due, mut frames) = mpsc::channel(1);
         let (run, count, stop) =
             (self.run, (options.frames > 0).then_some(options.frames), shutdown.child_token());
@@ -270,8 +275,8 @@ impl Transmission {
         self.count();
     }
 
-    fn summary(self) -> Summary {
-        Summary {
+    fn summary(self) -> SimulatorSummary {
+        SimulatorSummary {
             role: ROLE,
             run: self.run,
             frames: self.frames,

@@ -12,12 +12,12 @@ use telemetry::exit::parse_arguments;
 #[command(version)]
 struct Command {
     #[command(flatten)]
-    layered: Layered<simulator::Options>,
+    layered: Layered<hyloc_simulator::SimulatorOptions>,
 }
 
 fn main() -> ExitCode {
     match parse_arguments::<Command>() {
-        Ok(arguments) => simulator::main(&arguments.layered),
+        Ok(arguments) => hyloc_simulator::main(&arguments.layered),
         Err(code) => code,
     }
 }

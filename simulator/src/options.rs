@@ -1,4 +1,4 @@
-//! Options of the simulator.
+//! SimulatorOptions of the simulator.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,9 +12,9 @@ use settings::{OrNone, ScenarioChoice, SettingsError};
 /// The name of this process in logs, announcements and variables.
 pub const ROLE: &str = "simulator";
 
-/// Options of the simulator.
+/// SimulatorOptions of the simulator.
 #[derive(Debug, Clone, PartialEq, Args)]
-pub struct Options {
+pub struct SimulatorOptions {
     /// The scenario that is simulated.
     #[command(flatten)]
     pub scenario: ScenarioChoice,
@@ -52,11 +52,11 @@ pub struct Options {
     pub control_listen: OrNone<SocketAddr>,
 }
 
-impl settings::Options for Options {
+impl settings::Options for SimulatorOptions {
     const ROLE: &'static str = ROLE;
 }
 
-impl Options {
+impl SimulatorOptions {
     /// Loads the scenario; its frames must fit into a message.
     pub fn load(&self) -> Result<Scenario, SettingsError> {
         let scenario = self.scenario.load()?;
@@ -77,15 +77,18 @@ mod tests {
 
     #[test]
     fn values_are_checked() {
-        let options: Options = from_flags(&["--nodes=4", "--power-dbm=40", "--frames=10"]).unwrap();
+        let options: SimulatorOptions = from_flags(&["--nodes=4", "--power-dbm=40", "--frames=10"]).unwrap();
         let scenario = options.load().unwrap();
         assert_eq!((scenario.irs.len(), scenario.base_station.power_dbm), (4, 40.0));
         assert_eq!((options.frames, options.fusion, options.start_after), (10, None, Duration::ZERO));
         assert!(!options.allow_control && options.control_listen.is_some_and(|at| at.ip().is_loopback()));
         for bad in ["--rate=0", "--fusion=:1", "--echo-listen=none"] {
-            assert!(from_flags::<Options>(&[bad]).unwrap_err().to_string().contains("must be "), "{bad}");
+            assert!(
+                from_flags::<SimulatorOptions>(&[bad]).unwrap_err().to_string().contains("must be "),
+                "{bad}"
+            );
         }
-        let many: Options = from_flags(&["--nodes=99"]).unwrap();
+        let many: SimulatorOptions = from_flags(&["--nodes=99"]).unwrap();
         assert!(many.load().unwrap_err().to_string().contains("nodes = 99"));
     }
 }

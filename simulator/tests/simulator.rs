@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::time::Duration;
 
+use hyloc_simulator::{Listeners, RunError, SimulatorOptions, SimulatorSummary};
 use model::{EchoSource, Scenario, System};
 use proto::echo::{Delivery, EchoLedger, EchoSubscriber, Link, Subscription, Timings};
 use proto::site::SharedSite;
 use proto::v1;
 use proto::v1::fusion_server::{Fusion, FusionServer};
-use simulator::{Listeners, Options, RunError, Summary};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -29,11 +29,11 @@ struct Running {
     echo: SocketAddr,
     control: Option<SocketAddr>,
     stop: CancellationToken,
-    running: JoinHandle<Result<Summary, RunError>>,
+    running: JoinHandle<Result<SimulatorSummary, RunError>>,
 }
 
 impl Running {
-    async fn start(change: impl FnOnce(&mut Options)) -> Self {
+    async fn start(change: impl FnOnce(&mut SimulatorOptions)) -> Self {
         let mut options =
             settings::options::from_flags(&["--echo-listen=127.0.0.1:0", "--rate=200"]).unwrap();
         change(&mut options);
@@ -44,7 +44,7 @@ impl Running {
         let stop = CancellationToken::new();
         let (simulated, stopped) = (scenario.clone(), stop.clone());
         let running =
-            tokio::spawn(async move { simulator::run(&options, simulated, listeners, stopped).await });
+            tokio::spawn(async move { hyloc_simulator::run(&options, simulated, listeners, stopped).await });
         Self { scenario, echo, control, stop, running }
     }
 
@@ -58,7 +58,7 @@ impl Running {
         })
     }
 
-    async fn ended(self) -> Summary {
+    async fn ended(self) -> SimulatorSummary {
         within("the end", self.running).await.unwrap().unwrap()
     }
 }

@@ -1,6 +1,6 @@
 //! Structured logs on standard error.
 //!
-//! `HYLOC_LOG` filters (`info` by default, as in `HYLOC_LOG=info,irs_node=debug`), `HYLOC_LOG_FORMAT` is
+//! `HYLOC_LOG` filters (`info` by default, as in `HYLOC_LOG=info,hyloc_irs_node=debug`), `HYLOC_LOG_FORMAT` is
 //! `text` or `json`.
 
 use std::io::IsTerminal;
@@ -65,7 +65,7 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_refused() {
         assert!(filter(None).is_ok());
-        assert!(filter(Some("info,irs_node=debug".into())).is_ok());
+        assert!(filter(Some("info,hyloc_irs_node=debug".into())).is_ok());
         assert!(filter(Some("irs_node=loud".into())).is_err());
         assert_eq!(format(None).unwrap(), Format::Text);
         assert_eq!(format(Some("json".into())).unwrap(), Format::Json);

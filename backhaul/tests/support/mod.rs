@@ -3,9 +3,9 @@
 
 use std::net::SocketAddr;
 
-use backhaul::measure::Trust;
-use backhaul::plan::Plan;
-use backhaul::relay::Relay;
+use hyloc_backhaul::measure::Trust;
+use hyloc_backhaul::plan::Plan;
+use hyloc_backhaul::relay::Relay;
 use telemetry::Metrics;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Mutex, MutexGuard};

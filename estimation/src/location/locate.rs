@@ -45,7 +45,7 @@ impl Default for LocateSettings {
 /// A setting out of its range.
 #[derive(Debug, Clone, Copy, PartialEq, Error)]
 #[error("{name} is {value}: it must lie between {least} and {most}")]
-pub struct SettingsError {
+pub struct LocatorSettingsError {
     /// The setting.
     pub name: &'static str,
     /// Its value.
@@ -58,12 +58,12 @@ pub struct SettingsError {
 
 impl LocateSettings {
     /// Checks every setting.
-    pub fn validate(&self) -> Result<(), SettingsError> {
+    pub fn validate(&self) -> Result<(), LocatorSettingsError> {
         let within = |name, value: f64, least: f64, most: f64| {
             if (least..=most).contains(&value) {
                 Ok(())
             } else {
-                Err(SettingsError { name, value, least, most })
+                Err(LocatorSettingsError { name, value, least, most })
             }
         };
         within("false_alarm_probability", self.false_alarm_probability, 1e-12, 0.5)?;
@@ -318,4 +318,20 @@ fn cautions(fix: &Fix, consistent: bool) -> Vec<Caution> {
     .into_iter()
     .filter_map(|(applies, caution)| applies.then_some(caution))
     .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_coverage_area_has_a_size_wherever_it_is() {
+        let settings = |min_m, max_m| LocateSettings {
+            coverage: Some(CoverageArea { min_m, max_m }),
+            ..LocateSettings::default()
+        };
+        assert!(settings(Point::new(-30.0, -20.0), Point::new(-10.0, -10.0)).validate().is_ok());
+        let refused = settings(Point::new(10.0, 20.0), Point::new(30.0, 10.0)).validate().unwrap_err();
+        assert_eq!((refused.name, refused.value), ("height of the coverage area", -10.0));
+    }
 }

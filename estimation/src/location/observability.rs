@@ -201,5 +201,9 @@ mod tests {
         let found = check_information(&likelihood, Point::new(9.0, 0.0), &Matrix2::new(4.0, 0.0, 0.0, 0.0));
         let Err(Unobservable::Geometry { direction_rad, .. }) = found else { panic!("{found:?}") };
         assert!(direction_rad.cos().abs() < 1e-9);
+        // Known along the diagonal: open across it.
+        let found = check_information(&likelihood, Point::new(9.0, 0.0), &Matrix2::new(1.0, 1.0, 1.0, 1.0));
+        let Err(Unobservable::Geometry { direction_rad, .. }) = found else { panic!("{found:?}") };
+        assert!((direction_rad.tan() + 1.0).abs() < 1e-9, "{direction_rad}");
     }
 }

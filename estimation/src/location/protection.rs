@@ -82,3 +82,16 @@ impl Separated {
 fn is_plausible(cost: f64, redundancy: usize, probability: f64) -> bool {
     redundancy == 0 || cost <= redundancy as f64 || chi_square_survival(cost, redundancy) >= probability
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_costs_too_much_is_not_plausible() {
+        assert!(is_plausible(1e9, 0, 1e-3), "nothing to check against");
+        assert!(is_plausible(3.9, 4, 0.9), "no more than expected");
+        // The 99.9 % quantile of a chi-square variable of two degrees of freedom is 13.8.
+        assert!(is_plausible(13.7, 2, 1e-3) && !is_plausible(13.9, 2, 1e-3));
+    }
+}

@@ -35,7 +35,7 @@ const SETTLED: f64 = 1e-9;
 
 /// A way from measurements to a position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Scheme {
+pub enum LocatorScheme {
     /// Unweighted least squares in tan form.
     LeastSquares,
     /// Weighted least squares in tan form.
@@ -54,7 +54,7 @@ pub enum Scheme {
     MaximumLikelihood,
 }
 
-impl Scheme {
+impl LocatorScheme {
     /// Every scheme, in the order of the paper's figures.
     pub const ALL: [Self; 8] = [
         Self::LeastSquares,
@@ -84,26 +84,26 @@ impl Scheme {
 
 /// The position by one scheme, on all measurements there are and without any check; `None`
 /// where the scheme has no finite answer.
-pub fn estimate_by_scheme(scheme: Scheme, measurements: &Measurements) -> Option<Point> {
+pub fn estimate_by_scheme(scheme: LocatorScheme, measurements: &Measurements) -> Option<Point> {
     let likelihood = Likelihood::new(measurements);
     let segments = stage_one(&likelihood);
     let rows = TanRows::new(measurements, &segments);
     let position_m = match scheme {
-        Scheme::LeastSquares => rows.least_squares()?.xy(),
-        Scheme::WeightedLeastSquares => rows.weighted_least_squares(&segments)?.xy(),
-        Scheme::PaperTwoStage => rows.total_least_squares(&segments, &CORRECTED)?.0.xy(),
-        Scheme::PaperThreeStage => {
+        LocatorScheme::LeastSquares => rows.least_squares()?.xy(),
+        LocatorScheme::WeightedLeastSquares => rows.weighted_least_squares(&segments)?.xy(),
+        LocatorScheme::PaperTwoStage => rows.total_least_squares(&segments, &CORRECTED)?.0.xy(),
+        LocatorScheme::PaperThreeStage => {
             let (unknowns, information) = rows.total_least_squares(&segments, &CORRECTED)?;
             square_roots(&unknowns, &information, Vector3::new(2.0 * unknowns.x, 2.0 * unknowns.y, 1.0))?
         }
-        Scheme::PaperLiteral => {
+        LocatorScheme::PaperLiteral => {
             let (unknowns, information) = rows.total_least_squares(&segments, &AS_PRINTED)?;
             let squares = unknowns.component_mul(&unknowns);
             square_roots(&unknowns, &information, Vector3::new(4.0 * squares.x, 4.0 * squares.y, unknowns.z))?
         }
-        Scheme::TwoStage => stage_two(&likelihood, &segments)?.position_m,
-        Scheme::ThreeStage => three_stage(&stage_two(&likelihood, &segments)?)?.position_m,
-        Scheme::MaximumLikelihood => {
+        LocatorScheme::TwoStage => stage_two(&likelihood, &segments)?.position_m,
+        LocatorScheme::ThreeStage => three_stage(&stage_two(&likelihood, &segments)?)?.position_m,
+        LocatorScheme::MaximumLikelihood => {
             likelihood.minimise(three_stage(&stage_two(&likelihood, &segments)?)?.position_m).position_m
         }
     };

@@ -1,19 +1,19 @@
 //! Distance to the bound, and honesty of the covariance.
 
 use crate::scene::*;
-use estimation::location::*;
+use hyloc_estimation::location::*;
 use model::geometry::{Point, Pose};
 use model::units::db_from_ratio;
 
 const TARGETS: u64 = 2000;
 
 /// Gap to the bound of the same data, dB, of every scheme.
-fn gaps_db(irs: &[Pose], power_dbm: f64, seed: u64) -> Vec<(Scheme, f64)> {
+fn gaps_db(irs: &[Pose], power_dbm: f64, seed: u64) -> Vec<(LocatorScheme, f64)> {
     let outcomes = monte_carlo(seed, TARGETS, |rng| {
         let target_m = random_target(rng);
         let draw = Draw::new(irs, target_m, power_dbm, rng);
         let measurements = draw.measurements();
-        let errors = Scheme::ALL.map(|scheme| {
+        let errors = LocatorScheme::ALL.map(|scheme| {
             let found = estimate_by_scheme(scheme, &measurements).expect("all data are there");
             (found - target_m).norm_squared()
         });
@@ -22,48 +22,50 @@ fn gaps_db(irs: &[Pose], power_dbm: f64, seed: u64) -> Vec<(Scheme, f64)> {
     let bound: f64 = outcomes.iter().map(|(bound, _)| bound).sum();
     let gap =
         |index: usize| db_from_ratio(outcomes.iter().map(|(_, errors)| errors[index]).sum::<f64>() / bound);
-    Scheme::ALL.iter().enumerate().map(|(index, scheme)| (*scheme, gap(index))).collect()
+    LocatorScheme::ALL.iter().enumerate().map(|(index, scheme)| (*scheme, gap(index))).collect()
 }
 
-fn gap_of(gaps: &[(Scheme, f64)], scheme: Scheme) -> f64 {
+fn gap_of(gaps: &[(LocatorScheme, f64)], scheme: LocatorScheme) -> f64 {
     gaps.iter().find(|(s, _)| *s == scheme).expect("listed").1
 }
 
 #[test]
 fn paper_table_of_schemes() {
     println!("gap to the bound of the same data, dB, {TARGETS} targets");
-    let names: Vec<String> = Scheme::ALL.iter().map(|s| format!("{:>19}", s.name())).collect();
+    let names: Vec<String> = LocatorScheme::ALL.iter().map(|s| format!("{:>19}", s.name())).collect();
     println!("IRSs        dBm {}", names.concat());
     for x in [5.0, 10.0, 30.0] {
         for power_dbm in [40.0, 50.0, 60.0] {
             let gaps = gaps_db(&table_one_irs(x), power_dbm, 41 + x as u64 + power_dbm as u64);
             let row: Vec<String> = gaps.iter().map(|(_, gap)| format!("{gap:>19.2}")).collect();
             println!("({x:>2}, +-50)   {power_dbm} {}", row.concat());
-            for scheme in [Scheme::ThreeStage, Scheme::MaximumLikelihood] {
+            for scheme in [LocatorScheme::ThreeStage, LocatorScheme::MaximumLikelihood] {
                 let gap = gap_of(&gaps, scheme);
                 assert!(gap < 0.3, "{} at ({x}, +-50), {power_dbm} dBm: {gap} dB", scheme.name());
             }
             // What each correction is worth.
             let gap = |scheme| gap_of(&gaps, scheme);
-            assert!(gap(Scheme::WeightedLeastSquares) < gap(Scheme::LeastSquares) - 2.0);
-            assert!(gap(Scheme::PaperLiteral) > gap(Scheme::WeightedLeastSquares) + 2.0);
-            assert!(gap(Scheme::PaperThreeStage) < gap(Scheme::PaperTwoStage) - 1.0);
-            assert!(gap(Scheme::TwoStage) < gap(Scheme::PaperTwoStage));
-            assert!(gap(Scheme::ThreeStage) < gap(Scheme::TwoStage) - 0.3);
-            assert!(gap(Scheme::ThreeStage) < gap(Scheme::PaperThreeStage) - 0.05);
-            let measured: &[(Scheme, f64)] = match (x as i32, power_dbm as i32) {
+            assert!(gap(LocatorScheme::WeightedLeastSquares) < gap(LocatorScheme::LeastSquares) - 2.0);
+            assert!(gap(LocatorScheme::PaperLiteral) > gap(LocatorScheme::WeightedLeastSquares) + 2.0);
+            assert!(gap(LocatorScheme::PaperThreeStage) < gap(LocatorScheme::PaperTwoStage) - 1.0);
+            assert!(gap(LocatorScheme::TwoStage) < gap(LocatorScheme::PaperTwoStage));
+            assert!(gap(LocatorScheme::ThreeStage) < gap(LocatorScheme::TwoStage) - 0.3);
+            assert!(gap(LocatorScheme::ThreeStage) < gap(LocatorScheme::PaperThreeStage) - 0.05);
+            let measured: &[(LocatorScheme, f64)] = match (x as i32, power_dbm as i32) {
                 (10, 50) => &[
-                    (Scheme::LeastSquares, 6.8),
-                    (Scheme::WeightedLeastSquares, 3.0),
-                    (Scheme::PaperTwoStage, 3.3),
-                    (Scheme::PaperThreeStage, 1.2),
-                    (Scheme::TwoStage, 0.8),
-                    (Scheme::ThreeStage, 0.0),
-                    (Scheme::MaximumLikelihood, 0.0),
+                    (LocatorScheme::LeastSquares, 6.8),
+                    (LocatorScheme::WeightedLeastSquares, 3.0),
+                    (LocatorScheme::PaperTwoStage, 3.3),
+                    (LocatorScheme::PaperThreeStage, 1.2),
+                    (LocatorScheme::TwoStage, 0.8),
+                    (LocatorScheme::ThreeStage, 0.0),
+                    (LocatorScheme::MaximumLikelihood, 0.0),
                 ],
-                (30, 50) => {
-                    &[(Scheme::LeastSquares, 13.2), (Scheme::TwoStage, 2.9), (Scheme::ThreeStage, 0.0)]
-                }
+                (30, 50) => &[
+                    (LocatorScheme::LeastSquares, 13.2),
+                    (LocatorScheme::TwoStage, 2.9),
+                    (LocatorScheme::ThreeStage, 0.0),
+                ],
                 _ => &[],
             };
             for &(scheme, expected) in measured {

@@ -1,7 +1,7 @@
 //! Faults found, named and excluded; false alarms; what gross errors cost.
 
 use crate::scene::*;
-use estimation::location::*;
+use hyloc_estimation::location::*;
 use model::units::{SPEED_OF_LIGHT_M_S, db_from_ratio};
 use rand::RngExt;
 
@@ -136,7 +136,8 @@ fn gross_errors_cost_little() {
             }
             let measurements = draw.measurements();
             let fix = locate(&measurements, &LocateSettings::default()).expect("observable");
-            let trusting = estimate_by_scheme(Scheme::MaximumLikelihood, &measurements).expect("finite");
+            let trusting =
+                estimate_by_scheme(LocatorScheme::MaximumLikelihood, &measurements).expect("finite");
             (bound_m2, (fix.position_m() - target_m).norm_squared(), (trusting - target_m).norm_squared())
         });
         let bound: f64 = outcomes.iter().map(|o| o.0).sum();

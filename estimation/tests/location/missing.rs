@@ -1,7 +1,7 @@
 //! Any subset of the data: what is observable gives a fix, what is not says why.
 
 use crate::scene::*;
-use estimation::location::*;
+use hyloc_estimation::location::*;
 use model::geometry::Point;
 use proptest::prelude::*;
 use rand::SeedableRng;
@@ -191,7 +191,7 @@ proptest! {
                 prop_assert!(fix.covariance_m2().iter().all(|v| v.is_finite()));
                 prop_assert!(fix.protection_level_m.is_none_or(|v| v.is_finite() && v > 0.0));
             }
-            for scheme in Scheme::ALL {
+            for scheme in LocatorScheme::ALL {
                 if let Some(position_m) = estimate_by_scheme(scheme, &measurements) {
                     prop_assert!(position_m.iter().all(|v| v.is_finite()));
                 }

@@ -1,6 +1,6 @@
 //! `tests/vectors/locator.json`: answers of an independent implementation.
 
-use estimation::location::*;
+use hyloc_estimation::location::*;
 use model::geometry::Point;
 use model::units::SPEED_OF_LIGHT_M_S;
 use serde_json::Value;
@@ -95,7 +95,7 @@ fn oracle_locator_cases() {
                 );
             }
         }
-        let least_squares = estimate_by_scheme(Scheme::LeastSquares, &measurements).expect("finite");
+        let least_squares = estimate_by_scheme(LocatorScheme::LeastSquares, &measurements).expect("finite");
         assert_point("least squares", least_squares, &expected["ls_tan_m"]);
     }
 }

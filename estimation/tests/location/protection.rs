@@ -1,7 +1,7 @@
 //! The protection level holds the error, with and without a fault.
 
 use crate::scene::*;
-use estimation::location::*;
+use hyloc_estimation::location::*;
 use model::units::SPEED_OF_LIGHT_M_S;
 use rand::RngExt;
 use rand_chacha::ChaCha8Rng;

@@ -1,6 +1,6 @@
 //! Scenes, error variances and seeded draws for the Monte Carlo tests.
 
-use estimation::location::{Bearing, CascadeDelay, Measurements};
+use hyloc_estimation::location::{Bearing, CascadeDelay, Measurements};
 use model::geometry::{Point, Pose, cascade_delay_gradient_s_m, cascade_delay_s};
 use model::scenario::IrsPlacement;
 use model::units::ratio_from_db;

@@ -1,7 +1,7 @@
 //! Scenes for Monte Carlo: blocks at the true delays, and what an estimator's errors are compared with.
 #![allow(dead_code)]
 
-use estimation::Blocks;
+use hyloc_estimation::Blocks;
 use model::geometry::cascade_delay_s;
 use model::{CMatrix, EchoSource, Gain, Information, Point, Scenario, System};
 

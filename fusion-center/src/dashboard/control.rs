@@ -64,9 +64,9 @@ struct Wish {
 }
 
 /// A status and the reason.
-type Refusal = (StatusCode, Json<Value>);
+type ErrorResponse = (StatusCode, Json<Value>);
 
-fn refuse(status: StatusCode, reason: impl std::fmt::Display) -> Refusal {
+fn refuse(status: StatusCode, reason: impl std::fmt::Display) -> ErrorResponse {
     (status, Json(json!({ "error": reason.to_string() })))
 }
 
@@ -101,7 +101,7 @@ impl Control {
     }
 
     /// Whether a request may change anything, and the name that it asks for.
-    fn admit(&self, headers: &HeaderMap, body: &Bytes) -> Result<String, Refusal> {
+    fn admit(&self, headers: &HeaderMap, body: &Bytes) -> Result<String, ErrorResponse> {
         if !self.0.settings.allowed {
             return Err(refuse(
                 StatusCode::FORBIDDEN,
@@ -133,7 +133,7 @@ impl Control {
         what: &'static str,
         path: &'static str,
         body: String,
-    ) -> Result<Json<Value>, Refusal> {
+    ) -> Result<Json<Value>, ErrorResponse> {
         let Some(whom) = whom else {
             let reason = format!("the fusion center was not told where the {what} is controlled");
             return Err(refuse(StatusCode::NOT_FOUND, reason));
@@ -198,7 +198,7 @@ pub async fn motion(
     State(Shown { control, .. }): State<Shown>,
     headers: HeaderMap,
     body: Bytes,
-) -> Result<Json<Value>, Refusal> {
+) -> Result<Json<Value>, ErrorResponse> {
     let name = control.admit(&headers, &body)?;
     control.pass_on(control.0.settings.simulator.as_deref(), "simulator", "/motion", name).await
 }
@@ -208,7 +208,7 @@ pub async fn profile(
     State(Shown { control, .. }): State<Shown>,
     headers: HeaderMap,
     body: Bytes,
-) -> Result<Json<Value>, Refusal> {
+) -> Result<Json<Value>, ErrorResponse> {
     let plan = format!("profile = \"{}\"\n", control.admit(&headers, &body)?);
     control.pass_on(control.0.settings.backhaul.as_deref(), "backhaul", "/profile", plan).await
 }

@@ -175,8 +175,8 @@ fn status(
     json!({
         "now_ns": unix_time_ns(),
         "last_fix_ns": last_fix_ns,
-        "nodes": shown.office.nodes(),
-        "counts": shown.office.counts(),
+        "nodes": shown.node_table.nodes(),
+        "counts": shown.node_table.counts(),
         "fixes": figures.fixes,
         "nominal": figures.nominal,
         "without_fix": figures.without_fix,

@@ -5,10 +5,10 @@
 //! latest fix, so that one that does not read holds up nobody and costs no memory. Changes are passed on to the
 //! simulator and the backhaul only where that was allowed.
 
+mod assets;
 mod control;
 mod describe;
 mod live;
-mod pages;
 
 use std::sync::Arc;
 
@@ -22,9 +22,9 @@ use model::System;
 use model::units::dbm_from_watts;
 use serde::Serialize;
 
-use crate::office::Office;
+use crate::node_table::NodeTable;
 use crate::publish::Viewer;
-use crate::run::Summary;
+use crate::run::FusionSummary;
 use control::Control;
 pub use control::ControlSettings;
 use live::{Caster, Live};
@@ -44,17 +44,17 @@ pub struct Dashboard {
 #[derive(Debug, Clone)]
 struct Shown {
     viewer: Viewer,
-    office: Office,
-    site: Arc<Site>,
+    node_table: NodeTable,
+    site: Arc<SiteView>,
     control: Control,
     live: Live,
 }
 
 impl Dashboard {
     /// Of this site, with its fixes, nodes and ledger.
-    pub fn new(viewer: Viewer, office: Office, site: Site, control: ControlSettings) -> Self {
+    pub fn new(viewer: Viewer, node_table: NodeTable, site: SiteView, control: ControlSettings) -> Self {
         let (caster, live) = Live::new();
-        let shown = Shown { viewer, office, site: Arc::new(site), control: Control::new(control), live };
+        let shown = Shown { viewer, node_table, site: Arc::new(site), control: Control::new(control), live };
         Self { shown, caster }
     }
 
@@ -62,8 +62,8 @@ impl Dashboard {
     pub fn start(self) -> Router {
         tokio::spawn(self.caster.run(self.shown.clone()));
         Router::new()
-            .route("/", get(pages::index))
-            .route("/assets/{name}", get(pages::asset))
+            .route("/", get(assets::index))
+            .route("/assets/{name}", get(assets::asset))
             .route("/api", get(describe::describe))
             .route("/api/site", get(site))
             .route("/api/summary", get(summary))
@@ -79,7 +79,7 @@ impl Dashboard {
 
 /// Where everything stands.
 #[derive(Debug, Clone, Serialize)]
-pub struct Site {
+pub struct SiteView {
     base_station_m: [f64; 2],
     coverage_m: [[f64; 2]; 2],
     irs: Vec<SiteIrs>,
@@ -95,7 +95,7 @@ struct SiteIrs {
     half_sector_rad: f64,
 }
 
-impl Site {
+impl SiteView {
     /// Of a system, known by the short form of its hash.
     pub fn new(system: &System, hash: String) -> Self {
         let half_sector_rad = system.sensor_array().unambiguous_half_sector_rad();
@@ -114,12 +114,12 @@ impl Site {
     }
 }
 
-async fn site(State(shown): State<Shown>) -> Json<Site> {
+async fn site(State(shown): State<Shown>) -> Json<SiteView> {
     Json(shown.site.as_ref().clone())
 }
 
-async fn summary(State(shown): State<Shown>) -> Json<Summary> {
-    Json(Summary::new(&shown.viewer, &shown.office))
+async fn summary(State(shown): State<Shown>) -> Json<FusionSummary> {
+    Json(FusionSummary::new(&shown.viewer, &shown.node_table))
 }
 
 async fn guard(mut response: Response) -> Response {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use estimation::delay::{DelayEstimator, DelaySettings, Statistic};
-use fusion_center::{Listeners, RunError, Summary, run};
+use hyloc_fusion_center::{FusionSummary, Listeners, RunError, run};
 use model::{EchoSource, Scenario};
 use proto::convert::{FrameId, PayloadFormat, Times, report_message};
 use proto::samples::Precision;
@@ -32,7 +32,7 @@ pub struct Center {
     pub address: String,
     pub http: std::net::SocketAddr,
     shutdown: CancellationToken,
-    task: JoinHandle<Result<Summary, RunError>>,
+    task: JoinHandle<Result<FusionSummary, RunError>>,
 }
 
 #[derive(Default, Clone)]
@@ -45,8 +45,8 @@ pub struct Options {
     pub workers: Option<usize>,
 }
 
-pub fn options(changed: Options) -> fusion_center::Options {
-    let mut options: fusion_center::Options =
+pub fn options(changed: Options) -> hyloc_fusion_center::FusionOptions {
+    let mut options: hyloc_fusion_center::FusionOptions =
         settings::options::from_flags(&["--listen=127.0.0.1:0", "--http-listen=127.0.0.1:0"]).unwrap();
     options.scenario.power_dbm = Some(POWER_DBM);
     options.engine.deadline = Duration::from_millis(changed.deadline_ms.unwrap_or(10_000));
@@ -73,7 +73,7 @@ impl Center {
         within(FusionClient::connect(self.address.clone())).await.unwrap()
     }
 
-    pub async fn stop(self) -> Summary {
+    pub async fn stop(self) -> FusionSummary {
         self.shutdown.cancel();
         within(self.task).await.unwrap().unwrap()
     }

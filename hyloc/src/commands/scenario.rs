@@ -17,7 +17,7 @@ use crate::solve::angles::Case;
 
 /// What follows from a scenario, for a target at the centre of the coverage area.
 #[derive(Debug, Serialize)]
-struct Summary {
+struct ScenarioSummary {
     target_m: [f64; 2],
     noise_power_w: f64,
     unambiguous_half_sector_deg: f64,
@@ -75,10 +75,10 @@ pub fn blocks(file: Option<PathBuf>, overrides: Vec<String>, scenes: u64) -> any
     Ok(())
 }
 
-fn summarise(system: &System, single: Option<&System>, rcs_m2: f64) -> Summary {
+fn summarise(system: &System, single: Option<&System>, rcs_m2: f64) -> ScenarioSummary {
     let centre = system.coverage.centre();
     let count = system.irs_count();
-    Summary {
+    ScenarioSummary {
         target_m: [centre.x, centre.y],
         noise_power_w: system.noise_power_w,
         unambiguous_half_sector_deg: system.sensor_array().unambiguous_half_sector_rad().to_degrees(),
@@ -128,14 +128,14 @@ fn bounds(system: &System, single: Option<&System>, target: Point, rcs_m2: f64) 
     rows
 }
 
-fn table(summary: &Summary) -> String {
+fn table(summary: &ScenarioSummary) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.
     let _ = write_table(&mut out, summary);
     out
 }
 
-fn write_table(out: &mut String, s: &Summary) -> std::fmt::Result {
+fn write_table(out: &mut String, s: &ScenarioSummary) -> std::fmt::Result {
     writeln!(out, "Target at the centre of the coverage area, ({}, {}) m", s.target_m[0], s.target_m[1])?;
     writeln!(out, "Unambiguous sector: +-{:.1} degrees from broadside\n", s.unambiguous_half_sector_deg)?;
     writeln!(out, "IRS   position (m)        broadside   view     streams  subcarriers  rank  case")?;

@@ -6,7 +6,7 @@
 
 mod children;
 mod report;
-mod watch;
+mod supervise;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use crate::commands::{note, say};
 use children::{Children, Controls};
 pub use report::DemoReport;
-use watch::{Cast, watch};
+use supervise::{Cast, watch};
 
 /// How long a child gets to start.
 const START_TIME: Duration = Duration::from_secs(120);

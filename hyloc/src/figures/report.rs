@@ -6,7 +6,7 @@ use std::fs;
 use anyhow::Context;
 
 use super::catalogue::Figure;
-use super::claims::{Claim, Evidence, RULE, Verdict, judged};
+use super::claims::{Claim, ClaimData, RULE, Verdict, judged};
 use super::plot::escaped;
 use super::rows::HEADER;
 use super::store::{Recipe, Store};
@@ -21,10 +21,10 @@ pub fn write(store: &Store) -> anyhow::Result<[usize; 4]> {
         .filter_map(|f| store.finished(f).map(|(recipe, rows)| (f, recipe, rows)))
         .collect();
     let rows = finished.iter().flat_map(|(_, _, rows)| rows.clone()).collect();
-    let evidence = Evidence::new(rows);
+    let data = ClaimData::new(rows);
     let report = Report {
-        claims: judged(&evidence),
-        tables: tables(&evidence),
+        claims: judged(&data),
+        tables: tables(&data),
         made: finished.into_iter().map(|(f, recipe, _)| (f, recipe)).collect(),
     };
     store.write("report.md", markdown(&report).as_bytes())?;

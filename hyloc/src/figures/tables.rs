@@ -5,8 +5,8 @@ use std::fmt::Write;
 use super::catalogue::Figure::{
     self, AnglePower, AnglePowerFullRank, BackhaulAccuracy, EndToEndPower, LiteralSweep,
 };
-use super::claims::Evidence;
-use super::claims::evidence::Curve;
+use super::claims::ClaimData;
+use super::claims::data::Curve;
 
 /// A table with its heading.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,21 +62,21 @@ const WAYS: [(&str, &str); 3] = [
 ];
 
 /// All tables of the report for which there are data.
-pub fn all(evidence: &Evidence) -> Vec<Table> {
+pub fn all(data: &ClaimData) -> Vec<Table> {
     let tables = [
-        angles(evidence, AnglePower, "Angles at Table I"),
-        angles(evidence, AnglePowerFullRank, "Angles with well-conditioned S_k"),
-        literal(evidence, "lambda", "The printed algorithm over its weight"),
-        literal(evidence, "rho", "The printed algorithm over its penalty"),
-        positions(evidence),
-        backhaul(evidence),
+        angles(data, AnglePower, "Angles at Table I"),
+        angles(data, AnglePowerFullRank, "Angles with well-conditioned S_k"),
+        literal(data, "lambda", "The printed algorithm over its weight"),
+        literal(data, "rho", "The printed algorithm over its penalty"),
+        positions(data),
+        backhaul(data),
     ];
     tables.into_iter().flatten().collect()
 }
 
 /// Gap and gross errors of every estimator at every power.
-fn angles(evidence: &Evidence, figure: Figure, heading: &str) -> Option<Table> {
-    let (head, rows) = against_power(evidence, figure, &ESTIMATORS, "gap_exact_db", &|_| true)?;
+fn angles(data: &ClaimData, figure: Figure, heading: &str) -> Option<Table> {
+    let (head, rows) = against_power(data, figure, &ESTIMATORS, "gap_exact_db", &|_| true)?;
     Some(Table {
         heading: heading.into(),
         note: "Mean squared error of the angles above the exact bound in dB, by transmit power in dBm; in brackets the share of \
@@ -88,10 +88,10 @@ fn angles(evidence: &Evidence, figure: Figure, heading: &str) -> Option<Table> {
 }
 
 /// The table of angle estimators in `docs/science/accuracy.md`: both scenes, the powers that matter.
-pub fn angle_summary(evidence: &Evidence) -> Option<Table> {
+pub fn angle_summary(data: &ClaimData) -> Option<Table> {
     let shown = |power: f64| [40.0, 45.0, 50.0, 60.0].contains(&power);
-    let (mut head, mut rows) = against_power(evidence, AnglePower, &ESTIMATORS, "gap_exact_db", &shown)?;
-    let at = |metric: &str, scheme: &str| evidence.at(AnglePowerFullRank, 50.0, scheme, metric);
+    let (mut head, mut rows) = against_power(data, AnglePower, &ESTIMATORS, "gap_exact_db", &shown)?;
+    let at = |metric: &str, scheme: &str| data.at(AnglePowerFullRank, 50.0, scheme, metric);
     head.extend(["well-conditioned S_k, 50 dBm", "there, above the paper's bound"].map(String::from));
     for (row, (scheme, _)) in rows.iter_mut().zip(ESTIMATORS) {
         row.push(tenths(at("gap_exact_db", scheme)?.value));
@@ -104,13 +104,12 @@ pub fn angle_summary(evidence: &Evidence) -> Option<Table> {
 }
 
 /// Gap and gross errors of the ways from raw echoes to a position.
-pub fn positions(evidence: &Evidence) -> Option<Table> {
-    let (head, rows) =
-        against_power(evidence, EndToEndPower, &WAYS, "gap_exact_without_gross_db", &|_| true)?;
+pub fn positions(data: &ClaimData) -> Option<Table> {
+    let (head, rows) = against_power(data, EndToEndPower, &WAYS, "gap_exact_without_gross_db", &|_| true)?;
     Some(Table {
         heading: "Raw echoes of a single frame to a position".into(),
         note: "Mean squared error of the position above the exact bound in dB, by transmit power in dBm, gross errors set \
-               apart; in brackets the share of frames off by more than 1 m or without a fix, where there are any."
+               low_priority; in brackets the share of frames off by more than 1 m or without a fix, where there are any."
             .into(),
         head,
         rows,
@@ -126,7 +125,7 @@ fn tenths(value: f64) -> String {
 type Cells = (Vec<String>, Vec<Vec<String>>);
 
 fn against_power(
-    evidence: &Evidence,
+    data: &ClaimData,
     figure: Figure,
     schemes: &[(&str, &str)],
     metric: &str,
@@ -135,8 +134,8 @@ fn against_power(
     let mut head = Vec::new();
     let mut rows = Vec::new();
     for (scheme, name) in schemes {
-        let gross = evidence.curve(figure, scheme, "gross_error_share")?;
-        let gaps: Curve = evidence.curve(figure, scheme, metric)?;
+        let gross = data.curve(figure, scheme, "gross_error_share")?;
+        let gaps: Curve = data.curve(figure, scheme, metric)?;
         let cell = |&(power, share): &(f64, super::statistics::Estimate)| {
             let gap = gaps.iter().find(|(x, _)| *x == power).map(|(_, gap)| tenths(gap.value));
             let gap = gap.unwrap_or_else(|| "-".into());
@@ -150,12 +149,12 @@ fn against_power(
 }
 
 /// Error and convergence of the printed algorithm over one of its settings.
-fn literal(evidence: &Evidence, swept: &str, heading: &str) -> Option<Table> {
+fn literal(data: &ClaimData, swept: &str, heading: &str) -> Option<Table> {
     let mut rows = Vec::new();
     for (scene, name) in [("full-rank", "well-conditioned"), ("table-one", "Table I")] {
         let scheme = format!("{scene}-{swept}");
-        for (x, gap) in evidence.curve(LiteralSweep, &scheme, "gap_exact_db")? {
-            let at = |metric: &str| evidence.at(LiteralSweep, x, &scheme, metric).map(|e| e.value);
+        for (x, gap) in data.curve(LiteralSweep, &scheme, "gap_exact_db")? {
+            let at = |metric: &str| data.at(LiteralSweep, x, &scheme, metric).map(|e| e.value);
             rows.push(vec![
                 name.into(),
                 x.to_string(),
@@ -190,7 +189,7 @@ fn literal(evidence: &Evidence, swept: &str, heading: &str) -> Option<Table> {
 }
 
 /// The cheapest payload within 1 dB of the exact bound, for each power.
-pub fn backhaul(evidence: &Evidence) -> Option<Table> {
+pub fn backhaul(data: &ClaimData) -> Option<Table> {
     let mut rows = Vec::new();
     for power in [60, 50, 40] {
         let mut best: Option<Vec<String>> = None;
@@ -199,9 +198,9 @@ pub fn backhaul(evidence: &Evidence) -> Option<Table> {
             [("parameters", "delays and angles"), ("block", "blocks"), ("spectrum", "spectra")]
         {
             let scheme = format!("{kind}-{power}dbm");
-            for (kilobytes, gap) in evidence.curve(BackhaulAccuracy, &scheme, "gap_exact_db")? {
+            for (kilobytes, gap) in data.curve(BackhaulAccuracy, &scheme, "gap_exact_db")? {
                 let at =
-                    |metric: &str| evidence.at(BackhaulAccuracy, kilobytes, &scheme, metric).map(|e| e.value);
+                    |metric: &str| data.at(BackhaulAccuracy, kilobytes, &scheme, metric).map(|e| e.value);
                 let (found, bits) = (at("found_share")?, at("bits_per_real")?);
                 if gap.value <= 1.0 && found >= 0.95 && kilobytes < least {
                     least = kilobytes;

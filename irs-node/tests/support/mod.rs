@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use irs_node::{Options, RunError, Summary};
+use hyloc_irs_node::{NodeOptions, NodeSummary, RunError};
 use model::{EchoSource, Scenario, System};
 use proto::convert::FrameId;
 use proto::echo::{EchoFrame, EchoPublisher, Offer};
@@ -238,27 +238,27 @@ impl Echoes {
 pub struct Node {
     pub stop: CancellationToken,
     pub started: Started,
-    running: JoinHandle<Result<Summary, RunError>>,
+    running: JoinHandle<Result<NodeSummary, RunError>>,
 }
 
 impl Node {
-    pub async fn start(fusion: SocketAddr, simulator: SocketAddr, change: fn(&mut Options)) -> Self {
-        let mut options: Options = settings::options::from_flags(&["--identity=under test"]).unwrap();
+    pub async fn start(fusion: SocketAddr, simulator: SocketAddr, change: fn(&mut NodeOptions)) -> Self {
+        let mut options: NodeOptions = settings::options::from_flags(&["--identity=under test"]).unwrap();
         (options.fusion, options.simulator) = (fusion.to_string(), simulator.to_string());
         change(&mut options);
         let options = options.check().unwrap();
         let endpoints = Endpoints::bind(options.http_listen, options.health_listen).await.unwrap();
         let started = endpoints.started("irs-node");
         let stop = CancellationToken::new();
-        let running = tokio::spawn(irs_node::run(options, endpoints, stop.clone()));
+        let running = tokio::spawn(hyloc_irs_node::run(options, endpoints, stop.clone()));
         Self { stop, started, running }
     }
 
-    pub async fn ended(self) -> Result<Summary, RunError> {
+    pub async fn ended(self) -> Result<NodeSummary, RunError> {
         within("the end", self.running).await.unwrap()
     }
 
-    pub async fn stop(self) -> Summary {
+    pub async fn stop(self) -> NodeSummary {
         self.stop.cancel();
         self.ended().await.unwrap()
     }

@@ -5,7 +5,7 @@
 //! well-conditioned. Distances from "the bound" are judged against the paper's own, which takes the gains as known; the
 //! distance from the exact bound stands beside it.
 
-use super::evidence::{Evidence, db, number, percent};
+use super::data::{ClaimData, db, number, percent};
 use super::{Finding, Part, Statement, Verdict};
 use crate::figures::catalogue::Figure::{self, AnglePower, AnglePowerFullRank};
 use crate::figures::statistics::{Estimate, slope};
@@ -61,23 +61,23 @@ const BASELINES: [&str; 6] = ["music", "root-music", "esprit", "capon", "beamfor
 
 /// The rows of one scene.
 struct Scene<'a> {
-    evidence: &'a Evidence,
+    data: &'a ClaimData,
     figure: Figure,
     name: &'static str,
 }
 
-fn scenes(evidence: &Evidence) -> [Scene<'_>; 2] {
-    let scene = |figure, name| Scene { evidence, figure, name };
+fn scenes(data: &ClaimData) -> [Scene<'_>; 2] {
+    let scene = |figure, name| Scene { data, figure, name };
     [scene(AnglePowerFullRank, "well-conditioned S_k"), scene(AnglePower, "Table I")]
 }
 
 /// What each scene adds to a finding: its parts and its sentence.
 fn over_scenes(
-    evidence: &Evidence,
+    data: &ClaimData,
     of: impl Fn(&Scene) -> Option<(Vec<Part>, String)>,
 ) -> Option<(Verdict, String)> {
     let (mut parts, mut measured) = (Vec::new(), Vec::new());
-    for scene in scenes(evidence) {
+    for scene in scenes(data) {
         let (scene_parts, sentence) = of(&scene)?;
         parts.extend(scene_parts);
         measured.push(format!("{}: {sentence}", scene.name));
@@ -87,7 +87,7 @@ fn over_scenes(
 
 impl Scene<'_> {
     fn at(&self, power_dbm: f64, scheme: &str, metric: &str) -> Option<Estimate> {
-        self.evidence.at(self.figure, power_dbm, scheme, metric)
+        self.data.at(self.figure, power_dbm, scheme, metric)
     }
 
     /// At 50 dBm.
@@ -102,7 +102,7 @@ impl Scene<'_> {
 
     /// Lowest power from which on the rms error stays below one degree; its interval is where the error's ends do.
     fn works_from_dbm(&self, scheme: &str) -> Option<Estimate> {
-        let curve = self.evidence.curve(self.figure, scheme, "mse_rad2")?;
+        let curve = self.data.curve(self.figure, scheme, "mse_rad2")?;
         let from = |end: &dyn Fn(&Estimate) -> f64| {
             let working = curve.iter().rev().take_while(|(_, mse)| end(mse) < ONE_DEGREE_RAD2);
             working.last().map_or(f64::INFINITY, |(power, _)| *power)
@@ -120,14 +120,14 @@ fn power(dbm: f64) -> String {
 }
 
 /// dB per dB from 50 dBm on: between -1.1 and -0.9, as printed and with S inside the fit.
-fn linear(evidence: &Evidence) -> Option<Finding> {
+fn linear(data: &ClaimData) -> Option<Finding> {
     let of = |scene: &Scene, scheme: &str| {
-        let curve = evidence.curve(scene.figure, scheme, "mse_rad2")?;
+        let curve = data.curve(scene.figure, scheme, "mse_rad2")?;
         let above = curve.into_iter().filter(|(x, _)| *x >= TABLE_ONE_DBM);
         let points: Vec<_> = above.map(|(x, y)| (x, y.map(|v| 10.0 * v.log10()))).collect();
         slope(&points)
     };
-    let (verdict, measured) = over_scenes(evidence, |scene| {
+    let (verdict, measured) = over_scenes(data, |scene| {
         let slopes = PROPOSED.map(|(scheme, name)| Some((of(scene, scheme)?, name)));
         let slopes = slopes.into_iter().collect::<Option<Vec<_>>>()?;
         let sentences: Vec<String> =
@@ -135,9 +135,9 @@ fn linear(evidence: &Evidence) -> Option<Finding> {
         let parts = slopes.iter().map(|(slope, _)| Part::inside(*slope, -1.1, -0.9)).collect();
         Some((parts, sentences.join(", ")))
     })?;
-    let table_one = &scenes(evidence)[1];
+    let table_one = &scenes(data)[1];
     let from = table_one.works_from_dbm("proposed-eigenvector")?;
-    let gross = evidence.curve(AnglePower, "paper-literal", "gross_error_share")?;
+    let gross = data.curve(AnglePower, "paper-literal", "gross_error_share")?;
     let least = gross.iter().map(|(_, share)| share.value).fold(1.0, f64::min);
     Some(Finding {
         measured: format!("dB per dB from 50 dBm on. {measured}"),
@@ -153,8 +153,8 @@ fn linear(evidence: &Evidence) -> Option<Finding> {
 }
 
 /// 4 dB: between 3 and 5 dB above the paper's bound, as printed and with S inside the fit.
-fn gap(evidence: &Evidence) -> Option<Finding> {
-    let (verdict, measured) = over_scenes(evidence, |scene| {
+fn gap(data: &ClaimData) -> Option<Finding> {
+    let (verdict, measured) = over_scenes(data, |scene| {
         let (mut parts, mut sentences) = (Vec::new(), Vec::new());
         for (scheme, name) in PROPOSED {
             let (paper, exact) = scene.gaps(scheme)?;
@@ -163,7 +163,7 @@ fn gap(evidence: &Evidence) -> Option<Finding> {
         }
         Some((parts, sentences.join("; ")))
     })?;
-    let table_one = &scenes(evidence)[1];
+    let table_one = &scenes(data)[1];
     let denoised = table_one.gaps("proposed-denoised")?.1;
     let polished = table_one.gaps("proposed-polished")?.1;
     Some(Finding {
@@ -181,8 +181,8 @@ fn gap(evidence: &Evidence) -> Option<Finding> {
 }
 
 /// Ahead of every baseline on one block, and on all blocks, at 50 dBm, as printed and with S inside the fit.
-fn best(evidence: &Evidence) -> Option<Finding> {
-    let (verdict, measured) = over_scenes(evidence, |scene| {
+fn best(data: &ClaimData) -> Option<Finding> {
+    let (verdict, measured) = over_scenes(data, |scene| {
         let gap = |scheme: &str| scene.table_one(scheme, "gap_exact_db");
         let leader = |extent: &str| {
             let of = |name: &&'static str| Some((*name, gap(&format!("{name}-{extent}"))?));
@@ -210,7 +210,7 @@ fn best(evidence: &Evidence) -> Option<Finding> {
         ));
         Some((parts, sentences.join("; ")))
     })?;
-    let table_one = &scenes(evidence)[1];
+    let table_one = &scenes(data)[1];
     let gross = |power_dbm, scheme: &str| table_one.at(power_dbm, scheme, "gross_error_share").map(percent);
     Some(Finding {
         measured: format!("50 dBm, above the exact bound. {measured}"),
@@ -229,8 +229,8 @@ fn best(evidence: &Evidence) -> Option<Finding> {
 }
 
 /// More than 10 dB above the paper's bound at 50 dBm, on one block and on all blocks.
-fn music(evidence: &Evidence) -> Option<Finding> {
-    let (verdict, measured) = over_scenes(evidence, |scene| {
+fn music(data: &ClaimData) -> Option<Finding> {
+    let (verdict, measured) = over_scenes(data, |scene| {
         let (one, one_exact) = scene.gaps("music-one-block")?;
         let (all, all_exact) = scene.gaps("music-all-blocks")?;
         let sentence = format!(
@@ -242,7 +242,7 @@ fn music(evidence: &Evidence) -> Option<Finding> {
         );
         Some((vec![Part::above(one, 10.0), Part::above(all, 10.0)], sentence))
     })?;
-    let gross = scenes(evidence)[1].table_one("music-one-block", "gross_error_share")?;
+    let gross = scenes(data)[1].table_one("music-one-block", "gross_error_share")?;
     Some(Finding {
         measured: format!("50 dBm, above the paper's bound. {measured}"),
         verdict,
@@ -255,9 +255,9 @@ fn music(evidence: &Evidence) -> Option<Finding> {
 }
 
 /// ESPRIT on one block: rms above one degree at 50 dBm, below at the highest power, and not before MUSIC.
-fn esprit(evidence: &Evidence) -> Option<Finding> {
-    let (verdict, measured) = over_scenes(evidence, |scene| {
-        let curve = evidence.curve(scene.figure, "esprit-one-block", "mse_rad2")?;
+fn esprit(data: &ClaimData) -> Option<Finding> {
+    let (verdict, measured) = over_scenes(data, |scene| {
+        let curve = data.curve(scene.figure, "esprit-one-block", "mse_rad2")?;
         let at_table_one = scene.table_one("esprit-one-block", "mse_rad2")?;
         let (one, music) =
             (scene.works_from_dbm("esprit-one-block")?, scene.works_from_dbm("music-one-block")?);
@@ -275,8 +275,8 @@ fn esprit(evidence: &Evidence) -> Option<Finding> {
         );
         Some((parts, sentence))
     })?;
-    let table_one = &scenes(evidence)[1];
-    let farthest = evidence.curve(AnglePower, "esprit-all-blocks", "gap_exact_db")?.last()?.1;
+    let table_one = &scenes(data)[1];
+    let farthest = data.curve(AnglePower, "esprit-all-blocks", "gap_exact_db")?.last()?.1;
     Some(Finding {
         measured: format!("rms error below one degree. {measured}"),
         verdict,
@@ -291,8 +291,8 @@ fn esprit(evidence: &Evidence) -> Option<Finding> {
 }
 
 /// Capon's rms error above one degree at 50 dBm, on one block and on all.
-fn capon(evidence: &Evidence) -> Option<Finding> {
-    let (verdict, measured) = over_scenes(evidence, |scene| {
+fn capon(data: &ClaimData) -> Option<Finding> {
+    let (verdict, measured) = over_scenes(data, |scene| {
         let (mut parts, mut sentences) = (Vec::new(), Vec::new());
         for (extent, name) in [("one-block", "on one block"), ("all-blocks", "on all blocks")] {
             let scheme = format!("capon-{extent}");

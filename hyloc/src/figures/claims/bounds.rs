@@ -1,6 +1,6 @@
 //! Claims of Section VI-A: the position bound against elements, sensors, radius and number of IRSs.
 
-use super::evidence::{Curve, Evidence, db, number, range_db, spread};
+use super::data::{ClaimData, Curve, db, number, range_db, spread};
 use super::{Finding, Part, Statement, Verdict};
 use crate::figures::catalogue::Figure::{self, CrbCoverage, CrbElements, CrbIrsCount, CrbSensors};
 use crate::figures::statistics::Estimate;
@@ -40,19 +40,19 @@ pub(super) const STATEMENTS: &[Statement] = &[
         id: "delay-order",
         figures: &[CrbElements, CrbSensors],
         paper: "Delay information is of order M N.",
-        judge: |evidence| order(evidence, "information-delay", 1.0, 1.0),
+        judge: |data| order(data, "information-delay", 1.0, 1.0),
     },
     Statement {
         id: "aoa-order",
         figures: &[CrbElements, CrbSensors],
         paper: "AOA information is of order M^3 N.",
-        judge: |evidence| order(evidence, "information-aoa", 3.0, 1.0),
+        judge: |data| order(data, "information-aoa", 3.0, 1.0),
     },
     Statement {
         id: "aod-order",
         figures: &[CrbElements, CrbSensors],
         paper: "AOD information is of order M N^3.",
-        judge: |evidence| order(evidence, "information-aod", 1.0, 3.0),
+        judge: |data| order(data, "information-aod", 1.0, 3.0),
     },
     Statement {
         id: "several-beat-one",
@@ -85,14 +85,14 @@ const SCHEMES: [&str; 5] = ["hybrid", "angle", "delay", "no-collaboration", "sin
 /// Elements and sensors of Table I. From as many elements on, the number of streams no longer changes with N.
 const TABLE_ONE: f64 = 10.0;
 
-fn gains(evidence: &Evidence, figure: Figure, gain: &str) -> Option<Curve> {
-    evidence.curve(figure, "no-collaboration", &format!("over_hybrid_{gain}_db"))
+fn gains(data: &ClaimData, figure: Figure, gain: &str) -> Option<Curve> {
+    data.curve(figure, "no-collaboration", &format!("over_hybrid_{gain}_db"))
 }
 
 /// About 7 dB: between 6 and 8 dB, under each of the two bounds and in each of two draws of targets.
-fn collaboration_gain(evidence: &Evidence) -> Option<Finding> {
+fn collaboration_gain(data: &ClaimData) -> Option<Finding> {
     let at = |figure, gain: &str| {
-        evidence.at(figure, TABLE_ONE, "no-collaboration", &format!("over_hybrid_{gain}_db"))
+        data.at(figure, TABLE_ONE, "no-collaboration", &format!("over_hybrid_{gain}_db"))
     };
     let (paper, exact) = (at(CrbElements, "paper")?, at(CrbElements, "exact")?);
     let (paper_m, exact_m) = (at(CrbSensors, "paper")?, at(CrbSensors, "exact")?);
@@ -114,11 +114,11 @@ fn collaboration_gain(evidence: &Evidence) -> Option<Finding> {
 }
 
 /// The same: within 1 dB over N and over M, under each of the two bounds.
-fn constant_gain(evidence: &Evidence) -> Option<Finding> {
+fn constant_gain(data: &ClaimData) -> Option<Finding> {
     let (mut parts, mut measured) = (Vec::new(), Vec::new());
     for (gain, name) in [("paper", "gains known"), ("exact", "gains unknown")] {
         for (figure, axis) in [(CrbElements, "N"), (CrbSensors, "M")] {
-            let curve = gains(evidence, figure, gain)?;
+            let curve = gains(data, figure, gain)?;
             parts.push(Part::below(spread(&curve)?, 1.0));
             measured.push(format!("{name}, over {axis}: {}", range_db(&curve)));
         }
@@ -133,10 +133,10 @@ fn constant_gain(evidence: &Evidence) -> Option<Finding> {
 }
 
 /// Every scheme falls from the fewest elements to the most, and at every step, under the exact bound.
-fn more_elements_help(evidence: &Evidence) -> Option<Finding> {
+fn more_elements_help(data: &ClaimData) -> Option<Finding> {
     let (mut rises, mut falls, mut parts) = (Vec::new(), 0, Vec::new());
     for scheme in SCHEMES {
-        let curve = evidence.curve(CrbElements, scheme, "crb_exact_m2")?;
+        let curve = data.curve(CrbElements, scheme, "crb_exact_m2")?;
         let (first, last) = (curve.first()?, curve.last()?);
         let overall = Part::less(last.1, first.1);
         let steps = Part::all(curve.windows(2).map(|w| Part::less(w[1].1, w[0].1)));
@@ -163,8 +163,8 @@ fn more_elements_help(evidence: &Evidence) -> Option<Finding> {
 }
 
 /// About 1/N: an exponent between -1.2 and -0.8, for N from 10 on; hybrid and delay-based.
-fn one_over_n(evidence: &Evidence) -> Option<Finding> {
-    let exponent = |scheme| evidence.exponent(CrbElements, scheme, "crb_exact_m2", TABLE_ONE);
+fn one_over_n(data: &ClaimData) -> Option<Finding> {
+    let exponent = |scheme| data.exponent(CrbElements, scheme, "crb_exact_m2", TABLE_ONE);
     let (hybrid, angle, delay) = (exponent("hybrid")?, exponent("angle")?, exponent("delay")?);
     let about = |e: Estimate| Part::inside(e, -1.2, -0.8);
     Some(Finding {
@@ -182,13 +182,13 @@ fn one_over_n(evidence: &Evidence) -> Option<Finding> {
 }
 
 /// Delay below angle at the fewest and above at the most, over N and M, under each of the two bounds.
-fn delay_then_angle(evidence: &Evidence) -> Option<Finding> {
+fn delay_then_angle(data: &ClaimData) -> Option<Finding> {
     let (mut parts, mut measured) = (Vec::new(), Vec::new());
     for (gain, name) in [("exact", "gains unknown"), ("paper", "gains known")] {
         for (figure, axis) in [(CrbElements, "N"), (CrbSensors, "M")] {
             let metric = format!("crb_{gain}_m2");
             let (angle, delay) =
-                (evidence.curve(figure, "angle", &metric)?, evidence.curve(figure, "delay", &metric)?);
+                (data.curve(figure, "angle", &metric)?, data.curve(figure, "delay", &metric)?);
             let few = Part::less(delay.first()?.1, angle.first()?.1);
             let many = Part::less(angle.last()?.1, delay.last()?.1);
             parts.push(Part::all([few, many]));
@@ -210,11 +210,11 @@ fn delay_then_angle(evidence: &Evidence) -> Option<Finding> {
 }
 
 /// Each exponent within 0.3 of the claim; N from 10 on, M everywhere; under both bounds.
-fn order(evidence: &Evidence, parameter: &str, of_m: f64, of_n: f64) -> Option<Finding> {
+fn order(data: &ClaimData, parameter: &str, of_m: f64, of_n: f64) -> Option<Finding> {
     let (mut parts, mut measured) = (Vec::new(), Vec::new());
     for (metric, name) in [("fisher_paper", "gains known"), ("fisher_exact", "gains unknown")] {
-        let m = evidence.exponent(CrbSensors, parameter, metric, 0.0)?;
-        let n = evidence.exponent(CrbElements, parameter, metric, TABLE_ONE)?;
+        let m = data.exponent(CrbSensors, parameter, metric, 0.0)?;
+        let n = data.exponent(CrbElements, parameter, metric, TABLE_ONE)?;
         parts.push(Part::inside(m, of_m - 0.3, of_m + 0.3));
         parts.push(Part::inside(n, of_n - 0.3, of_n + 0.3));
         measured.push(format!("{name}: M^{}, N^{}", number(m), number(n)));
@@ -228,11 +228,11 @@ fn order(evidence: &Evidence, parameter: &str, of_m: f64, of_n: f64) -> Option<F
 }
 
 /// Several better at every N and M by more than 3 dB, and by the same to within 2 dB.
-fn several_beat_one(evidence: &Evidence) -> Option<Finding> {
+fn several_beat_one(data: &ClaimData) -> Option<Finding> {
     let mut measured = Vec::new();
     let (mut better, mut same) = (Vec::new(), Vec::new());
     for (figure, axis) in [(CrbElements, "N"), (CrbSensors, "M")] {
-        let curve = evidence.curve(figure, "single-irs", "over_hybrid_exact_db")?;
+        let curve = data.curve(figure, "single-irs", "over_hybrid_exact_db")?;
         better.extend(curve.iter().map(|(_, y)| Part::above(*y, 3.0)));
         same.push(Part::below(spread(&curve)?, 2.0));
         measured.push(format!("single over hybrid, over {axis}: {}", range_db(&curve)));
@@ -247,9 +247,9 @@ fn several_beat_one(evidence: &Evidence) -> Option<Finding> {
 }
 
 /// By medians: single better at every r below 30 m; hybrid better than single at every r above.
-fn single_irs_nearby(evidence: &Evidence) -> Option<Finding> {
-    let curve = evidence.curve(CrbCoverage, "single-irs", "over_hybrid_exact_median_db")?;
-    let means = evidence.curve(CrbCoverage, "single-irs", "over_hybrid_exact_db")?;
+fn single_irs_nearby(data: &ClaimData) -> Option<Finding> {
+    let curve = data.curve(CrbCoverage, "single-irs", "over_hybrid_exact_median_db")?;
+    let means = data.curve(CrbCoverage, "single-irs", "over_hybrid_exact_db")?;
     let near = Part::all(curve.iter().filter(|(r, _)| *r < 30.0).map(|(_, y)| Part::below(*y, 0.0)));
     let far = Part::all(curve.iter().filter(|(r, _)| *r > 30.0).map(|(_, y)| Part::above(*y, 0.0)));
     let crossing = curve.iter().rev().take_while(|(_, y)| y.value > 0.0).last().map(|(r, _)| *r);
@@ -274,8 +274,8 @@ fn single_irs_nearby(evidence: &Evidence) -> Option<Finding> {
 }
 
 /// By medians: at most 1 dB at the smallest r, and 2 dB more somewhere.
-fn gain_varies_with_radius(evidence: &Evidence) -> Option<Finding> {
-    let curve = evidence.curve(CrbCoverage, "no-collaboration", "over_hybrid_exact_median_db")?;
+fn gain_varies_with_radius(data: &ClaimData) -> Option<Finding> {
+    let curve = data.curve(CrbCoverage, "no-collaboration", "over_hybrid_exact_median_db")?;
     let (near, most) = (curve.first()?, curve.iter().max_by(|a, b| a.1.low.total_cmp(&b.1.low))?);
     let (small, varies) = (Part::below(near.1, 1.0), Part::above(most.1.minus(near.1), 2.0));
     Some(Finding {
@@ -292,8 +292,8 @@ fn gain_varies_with_radius(evidence: &Evidence) -> Option<Finding> {
 }
 
 /// The gain grows from the smallest K to the largest, and at every step.
-fn gain_grows_with_count(evidence: &Evidence) -> Option<Finding> {
-    let curve = gains(evidence, CrbIrsCount, "exact")?;
+fn gain_grows_with_count(data: &ClaimData) -> Option<Finding> {
+    let curve = gains(data, CrbIrsCount, "exact")?;
     let (first, last) = (curve.first()?, curve.last()?);
     let grows = Part::less(first.1, last.1);
     let steady = Part::all(curve.windows(2).map(|w| Part::less(w[0].1, w[1].1)));

@@ -1,6 +1,6 @@
 //! Claims of Section VI-C: position from delays and angles.
 
-use super::evidence::{Curve, Evidence, db, number, range_db, spread};
+use super::data::{ClaimData, Curve, db, number, range_db, spread};
 use super::{Finding, Part, Statement, Verdict};
 use crate::figures::catalogue::Figure::{LocationDistance, LocationPower};
 use crate::figures::statistics::{Estimate, slope};
@@ -53,22 +53,22 @@ pub(super) const STATEMENTS: &[Statement] = &[
 const TABLE_ONE_DBM: f64 = 50.0;
 const TABLE_ONE_D_M: f64 = 10.0;
 
-fn step(evidence: &Evidence, scheme: &str, before: &str) -> Option<Estimate> {
-    evidence.at(LocationPower, TABLE_ONE_DBM, scheme, &format!("gain_over_{before}_db"))
+fn step(data: &ClaimData, scheme: &str, before: &str) -> Option<Estimate> {
+    data.at(LocationPower, TABLE_ONE_DBM, scheme, &format!("gain_over_{before}_db"))
 }
 
-fn gap(evidence: &Evidence, scheme: &str) -> Option<Estimate> {
-    evidence.at(LocationPower, TABLE_ONE_DBM, scheme, "gap_exact_db")
+fn gap(data: &ClaimData, scheme: &str) -> Option<Estimate> {
+    data.at(LocationPower, TABLE_ONE_DBM, scheme, "gap_exact_db")
 }
 
 /// About 4 dB: between 3 and 5 dB; and LS is the worst of the working schemes.
-fn ls_to_wls(evidence: &Evidence) -> Option<Finding> {
-    let gain = step(evidence, "wls", "ls")?;
-    let ls = gap(evidence, "ls")?;
-    let literal = gap(evidence, "paper-literal")?;
+fn ls_to_wls(data: &ClaimData) -> Option<Finding> {
+    let gain = step(data, "wls", "ls")?;
+    let ls = gap(data, "ls")?;
+    let literal = gap(data, "paper-literal")?;
     let others =
         ["wls", "paper-two-stage", "paper-three-stage", "two-stage", "three-stage", "maximum-likelihood"];
-    let worst = others.iter().map(|s| gap(evidence, s)).collect::<Option<Vec<_>>>()?;
+    let worst = others.iter().map(|s| gap(data, s)).collect::<Option<Vec<_>>>()?;
     let ls_is_worst = Part::all(worst.into_iter().map(|other| Part::less(other, ls)));
     Some(Finding {
         measured: format!("50 dBm: {}; LS is {} above the exact bound", db(gain), db(ls)),
@@ -82,9 +82,9 @@ fn ls_to_wls(evidence: &Evidence) -> Option<Finding> {
 }
 
 /// About 4 dB: between 3 and 5 dB, in the paper's form with its misprints put right.
-fn wls_to_two_stage(evidence: &Evidence) -> Option<Finding> {
-    let paper = step(evidence, "paper-two-stage", "wls")?;
-    let ours = step(evidence, "two-stage", "wls")?;
+fn wls_to_two_stage(data: &ClaimData) -> Option<Finding> {
+    let paper = step(data, "paper-two-stage", "wls")?;
+    let ours = step(data, "two-stage", "wls")?;
     Some(Finding {
         measured: format!("50 dBm: {} in the paper's form, {} in ours", db(paper), db(ours)),
         verdict: Verdict::of_parts(&[Part::inside(paper, 3.0, 5.0)]),
@@ -96,10 +96,10 @@ fn wls_to_two_stage(evidence: &Evidence) -> Option<Finding> {
 }
 
 /// About 2 dB: between 1 and 3 dB, in the paper's form with its misprints put right.
-fn two_to_three_stage(evidence: &Evidence) -> Option<Finding> {
-    let paper = step(evidence, "paper-three-stage", "paper-two-stage")?;
-    let ours = step(evidence, "three-stage", "two-stage")?;
-    let end = gap(evidence, "three-stage")?;
+fn two_to_three_stage(data: &ClaimData) -> Option<Finding> {
+    let paper = step(data, "paper-three-stage", "paper-two-stage")?;
+    let ours = step(data, "three-stage", "two-stage")?;
+    let end = gap(data, "three-stage")?;
     Some(Finding {
         measured: format!("50 dBm: {} in the paper's form, {} in ours", db(paper), db(ours)),
         verdict: Verdict::of_parts(&[Part::inside(paper, 1.0, 3.0)]),
@@ -111,11 +111,11 @@ fn two_to_three_stage(evidence: &Evidence) -> Option<Finding> {
 }
 
 /// Each step of the paper's chain within 1 dB over all powers.
-fn steps_at_any_snr(evidence: &Evidence) -> Option<Finding> {
+fn steps_at_any_snr(data: &ClaimData) -> Option<Finding> {
     let steps = [("wls", "ls"), ("paper-two-stage", "wls"), ("paper-three-stage", "paper-two-stage")];
     let (mut parts, mut measured) = (Vec::new(), Vec::new());
     for (scheme, before) in steps {
-        let curve = evidence.curve(LocationPower, scheme, &format!("gain_over_{before}_db"))?;
+        let curve = data.curve(LocationPower, scheme, &format!("gain_over_{before}_db"))?;
         parts.push(Part::below(spread(&curve)?, 1.0));
         measured.push(format!("{before} to {scheme}: {}", range_db(&curve)));
     }
@@ -132,9 +132,9 @@ fn in_db(curve: Curve) -> Curve {
 }
 
 /// Over d: the proposed scheme within 1 dB of the bound's own spread; every other scheme not.
-fn flat_in_d(evidence: &Evidence) -> Option<Finding> {
-    let errors = |scheme: &str| spread(&in_db(evidence.curve(LocationDistance, scheme, "mse_m2")?));
-    let bound = spread(&in_db(evidence.curve(LocationDistance, "exact-bound", "crb_m2")?))?;
+fn flat_in_d(data: &ClaimData) -> Option<Finding> {
+    let errors = |scheme: &str| spread(&in_db(data.curve(LocationDistance, scheme, "mse_m2")?));
+    let bound = spread(&in_db(data.curve(LocationDistance, "exact-bound", "crb_m2")?))?;
     let (paper, ours) = (errors("paper-three-stage")?, errors("three-stage")?);
     let (ls, wls) = (errors("ls")?, errors("wls")?);
     let (two, ours_two) = (errors("paper-two-stage")?, errors("two-stage")?);
@@ -160,9 +160,9 @@ fn flat_in_d(evidence: &Evidence) -> Option<Finding> {
 }
 
 /// Somewhere below 10 m WLS is worse than at its best from 10 m on; and still so at the smallest d.
-fn wls_at_small_d(evidence: &Evidence) -> Option<Finding> {
-    let curve = evidence.curve(LocationDistance, "wls", "mse_m2")?;
-    let gaps = evidence.curve(LocationDistance, "wls", "gap_exact_db")?;
+fn wls_at_small_d(data: &ClaimData) -> Option<Finding> {
+    let curve = data.curve(LocationDistance, "wls", "mse_m2")?;
+    let gaps = data.curve(LocationDistance, "wls", "gap_exact_db")?;
     let lowest = |curve: &mut dyn Iterator<Item = &(f64, Estimate)>| {
         curve.min_by(|a, b| a.1.value.total_cmp(&b.1.value)).copied()
     };
@@ -191,10 +191,9 @@ fn wls_at_small_d(evidence: &Evidence) -> Option<Finding> {
 }
 
 /// The gain of the third stage rises with d, by more than the intervals, in the paper's form and in ours.
-fn third_stage_with_d(evidence: &Evidence) -> Option<Finding> {
-    let curve = |scheme: &str, before: &str| {
-        evidence.curve(LocationDistance, scheme, &format!("gain_over_{before}_db"))
-    };
+fn third_stage_with_d(data: &ClaimData) -> Option<Finding> {
+    let curve =
+        |scheme: &str, before: &str| data.curve(LocationDistance, scheme, &format!("gain_over_{before}_db"));
     let paper = curve("paper-three-stage", "paper-two-stage")?;
     let ours = curve("three-stage", "two-stage")?;
     let (paper_slope, ours_slope) = (slope(&paper)?, slope(&ours)?);

@@ -5,13 +5,13 @@
 
 mod angles;
 mod bounds;
-pub(super) mod evidence;
+pub(super) mod data;
 mod locations;
 mod part;
 
 use std::fmt;
 
-pub use evidence::Evidence;
+pub use data::ClaimData;
 pub use part::Part;
 
 use super::catalogue::Figure;
@@ -84,7 +84,7 @@ struct Statement {
     id: &'static str,
     figures: &'static [Figure],
     paper: &'static str,
-    judge: fn(&Evidence) -> Option<Finding>,
+    judge: fn(&ClaimData) -> Option<Finding>,
 }
 
 /// What a judge finds.
@@ -95,15 +95,15 @@ struct Finding {
 }
 
 /// Every claim of Section VI, judged.
-pub fn judged(evidence: &Evidence) -> Vec<Claim> {
+pub fn judged(data: &ClaimData) -> Vec<Claim> {
     let statements = bounds::STATEMENTS.iter().chain(angles::STATEMENTS).chain(locations::STATEMENTS);
-    statements.map(|statement| statement.judged(evidence)).collect()
+    statements.map(|statement| statement.judged(data)).collect()
 }
 
 impl Statement {
-    fn judged(&self, evidence: &Evidence) -> Claim {
-        let missing = self.figures.iter().filter(|f| !evidence.has(**f)).map(|f| f.name());
-        let finding = (self.judge)(evidence).unwrap_or_else(|| Finding {
+    fn judged(&self, data: &ClaimData) -> Claim {
+        let missing = self.figures.iter().filter(|f| !data.has(**f)).map(|f| f.name());
+        let finding = (self.judge)(data).unwrap_or_else(|| Finding {
             measured: "-".into(),
             verdict: Verdict::NotMeasured,
             reason: format!("not in this directory: {}", missing.collect::<Vec<_>>().join(", ")),
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn nothing_measured_means_no_verdict() {
-        let claims = judged(&Evidence::new(Vec::new()));
+        let claims = judged(&ClaimData::new(Vec::new()));
         assert!(
             claims
                 .iter()

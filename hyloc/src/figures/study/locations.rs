@@ -4,7 +4,7 @@
 //! to each angle. Three bounds beside: `exact` and `paper` are those of the echoes; `same-data` is that of the
 //! measurements as they are drawn, which an estimator that sees only them cannot beat.
 
-use estimation::location::{Bearing, CascadeDelay, Measurements, Scheme as Locator, estimate_by_scheme};
+use estimation::location::{Bearing, CascadeDelay, LocatorScheme, Measurements, estimate_by_scheme};
 use model::geometry::{cascade_delay_gradient_s_m, cascade_delay_s};
 use model::scenario::IrsPlacement;
 use model::{Gain, Information, Point, Scenario, Scheme, System};
@@ -22,17 +22,17 @@ pub const POWERS_DBM: [f64; 9] = [30.0, 35.0, 40.0, 45.0, 50.0, 55.0, 60.0, 65.0
 pub const DISTANCES_M: [f64; 9] = [2.0, 5.0, 10.0, 15.0, 20.0, 25.0, 30.0, 35.0, 40.0];
 
 /// What each step of the paper's chain gains over the one before it: (scheme, its predecessor).
-const STEPS: [(Locator, Locator); 5] = [
-    (Locator::WeightedLeastSquares, Locator::LeastSquares),
-    (Locator::PaperTwoStage, Locator::WeightedLeastSquares),
-    (Locator::TwoStage, Locator::WeightedLeastSquares),
-    (Locator::PaperThreeStage, Locator::PaperTwoStage),
-    (Locator::ThreeStage, Locator::TwoStage),
+const STEPS: [(LocatorScheme, LocatorScheme); 5] = [
+    (LocatorScheme::WeightedLeastSquares, LocatorScheme::LeastSquares),
+    (LocatorScheme::PaperTwoStage, LocatorScheme::WeightedLeastSquares),
+    (LocatorScheme::TwoStage, LocatorScheme::WeightedLeastSquares),
+    (LocatorScheme::PaperThreeStage, LocatorScheme::PaperTwoStage),
+    (LocatorScheme::ThreeStage, LocatorScheme::TwoStage),
 ];
 
 /// One target: squared error per scheme and the three bounds.
 struct Outcome {
-    squared_m2: [f64; Locator::ALL.len()],
+    squared_m2: [f64; LocatorScheme::ALL.len()],
     exact_m2: f64,
     paper_m2: f64,
     same_data_m2: f64,
@@ -61,11 +61,11 @@ fn against(study: &Study, xs: &[f64], scenario: impl Fn(f64) -> Scenario) -> any
         table.add(x, "exact-bound", "crb_m2", resampler.mean(&exact));
         table.add(x, "paper-bound", "crb_m2", resampler.mean(&column(&outcomes, |o| o.paper_m2)));
         table.add(x, "same-data-bound", "crb_m2", resampler.mean(&same_data));
-        let squared = |scheme: Locator| {
-            let index = Locator::ALL.iter().position(|s| *s == scheme).unwrap_or(0);
+        let squared = |scheme: LocatorScheme| {
+            let index = LocatorScheme::ALL.iter().position(|s| *s == scheme).unwrap_or(0);
             column(&outcomes, |o| o.squared_m2[index])
         };
-        for scheme in Locator::ALL {
+        for scheme in LocatorScheme::ALL {
             let errors = squared(scheme);
             table.add(x, scheme.name(), "mse_m2", resampler.mean(&errors));
             table.add(x, scheme.name(), "gap_exact_db", resampler.ratio_db(&errors, &exact));
@@ -90,7 +90,7 @@ impl Outcome {
         let position =
             |scheme| estimate_by_scheme(scheme, &measurements).unwrap_or(scenario.coverage.centre());
         Ok(Self {
-            squared_m2: Locator::ALL.map(|scheme| (position(scheme) - target_m).norm_squared()),
+            squared_m2: LocatorScheme::ALL.map(|scheme| (position(scheme) - target_m).norm_squared()),
             exact_m2: exact.position_crb_m2(Scheme::Hybrid)?.trace(),
             paper_m2: paper.position_crb_m2(Scheme::Hybrid)?.trace(),
             same_data_m2: same_data.try_inverse().map_or(f64::INFINITY, |bound| bound.trace()),

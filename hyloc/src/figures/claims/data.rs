@@ -6,14 +6,14 @@ use crate::figures::statistics::{Estimate, slope};
 
 /// All rows that a report is made from.
 #[derive(Debug, Clone, Default)]
-pub struct Evidence {
+pub struct ClaimData {
     rows: Vec<Row>,
 }
 
 /// A curve: x and value with interval.
 pub(in crate::figures) type Curve = Vec<(f64, Estimate)>;
 
-impl Evidence {
+impl ClaimData {
     /// From the rows of every figure there is.
     pub fn new(rows: Vec<Row>) -> Self {
         Self { rows }
@@ -106,10 +106,10 @@ mod tests {
             let value = if m < 4.0 { 1e6 } else { m.powi(3) };
             table.add(m, "a", "b", Estimate { value, low: value * 0.9, high: value * 1.1 });
         }
-        let evidence = Evidence::new(table.into_rows());
-        let exponent = evidence.exponent(Figure::CrbSensors, "a", "b", 4.0).unwrap();
+        let data = ClaimData::new(table.into_rows());
+        let exponent = data.exponent(Figure::CrbSensors, "a", "b", 4.0).unwrap();
         assert!((exponent.value - 3.0).abs() < 1e-9 && exponent.low < 3.0 && exponent.high > 3.0);
-        assert!(evidence.at(Figure::CrbSensors, 5.0, "a", "b").is_none());
-        assert!(evidence.curve(Figure::CrbSensors, "a", "c").is_none());
+        assert!(data.at(Figure::CrbSensors, 5.0, "a", "b").is_none());
+        assert!(data.curve(Figure::CrbSensors, "a", "c").is_none());
     }
 }

@@ -3,13 +3,12 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use proto::convert::Report;
-use proto::v1;
 use serde::Serialize;
 use telemetry::{Counter, Gauge, Metrics};
 
 use crate::ledger::{Balance, Fates, Ledger};
-use crate::load::{Load, LoadMonitor, Notice};
-use crate::registry::{Application, Refusal, Registry};
+use crate::load::{Load, LoadMonitor, LoadNotice};
+use crate::registry::{Application, RegistrationError, Registry};
 
 /// Counts that belong to no single node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
@@ -75,12 +74,12 @@ struct Instruments {
 
 /// See the module.
 #[derive(Debug, Clone)]
-pub struct Office {
+pub struct NodeTable {
     state: Arc<Mutex<State>>,
     instruments: Arc<Instruments>,
 }
 
-impl Office {
+impl NodeTable {
     /// Empty books.
     pub fn new(registry: Registry, irs_count: usize, metrics: &Metrics) -> Self {
         let blocks = "Blocks by node and fate.";
@@ -138,7 +137,7 @@ impl Office {
     }
 
     /// Registers a node and opens its account.
-    pub fn register(&self, application: &Application) -> Result<(usize, String), Refusal> {
+    pub fn register(&self, application: &Application) -> Result<(usize, String), RegistrationError> {
         let mut state = self.state();
         let (index, session) = state.registry.register(application)?;
         state.ledger.open(index, &application.incarnation);
@@ -235,14 +234,14 @@ impl Office {
         self.instruments.waiting_frames.set(waiting_frames as f64);
         self.instruments.oldest_waiting.set(load.oldest_waiting_ms as f64 * 1e-3);
         match notice {
-            Some(Notice::Overloaded { offered, shed }) => tracing::warn!(
+            Some(LoadNotice::Overloaded { offered, shed }) => tracing::warn!(
                 offered,
                 shed,
                 waiting = load.frames_waiting,
                 oldest_ms = load.oldest_waiting_ms,
                 "overloaded: frames come faster than they are solved"
             ),
-            Some(Notice::Recovered) => tracing::info!(shed = load.frames_shed, "no longer overloaded"),
+            Some(LoadNotice::Recovered) => tracing::info!(shed = load.frames_shed, "no longer overloaded"),
             None => {}
         }
     }
@@ -268,26 +267,5 @@ impl Office {
     pub fn counts(&self) -> Counts {
         let state = self.state();
         Counts { load: state.monitor.load(), ..state.counts }
-    }
-}
-
-impl From<NodeView> for v1::NodeStatus {
-    fn from(node: NodeView) -> Self {
-        let Balance { sent, dropped_at_node, fates, in_flight, repeated, unaccounted } = node.balance;
-        Self {
-            index: node.index as u32,
-            identity: node.identity,
-            connected: node.connected,
-            last_frame: node.last_frame,
-            sent,
-            dropped_at_node,
-            fused: fates.fused,
-            late: fates.late,
-            duplicate: fates.duplicate,
-            dropped: fates.dropped,
-            in_flight,
-            unaccounted,
-            repeated,
-        }
     }
 }

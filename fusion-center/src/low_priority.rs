@@ -20,8 +20,8 @@ pub fn start<F: Future<Output = io::Result<()>>>(
 ) -> io::Result<impl Future<Output = io::Result<()>>> {
     let (mut done, outcome) = oneshot::channel();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    std::thread::Builder::new().name("onlookers".into()).spawn(move || {
-        give_way();
+    std::thread::Builder::new().name("http".into()).spawn(move || {
+        lower_priority();
         let served = runtime.block_on(async {
             let served = serve(tokio::net::TcpListener::from_std(listener)?);
             tokio::select! {
@@ -37,14 +37,14 @@ pub fn start<F: Future<Output = io::Result<()>>>(
 
 /// Linux has a priority for each thread; elsewhere it is the whole process's, and stays.
 #[cfg(target_os = "linux")]
-fn give_way() {
+fn lower_priority() {
     if let Err(error) = rustix::process::setpriority_process(None, NICENESS) {
         tracing::warn!(%error, "page and API keep the priority of the solver");
     }
 }
 
 #[cfg(not(target_os = "linux"))]
-fn give_way() {}
+fn lower_priority() {}
 
 #[cfg(test)]
 mod tests {

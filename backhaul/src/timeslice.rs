@@ -1,15 +1,15 @@
-//! Short turns for threads that keep time.
+//! Short timeslice for threads that keep time.
 //!
 //! A thread that wakes on a busy machine waits until the one that runs has had its turn, 3 to 4 ms. Since version 6.12
-//! Linux lets one in at once that has asked for shorter turns itself; it gets no more of the processor by that,
+//! Linux lets one in at once that has asked for shorter timeslice itself; it gets no more of the processor by that,
 //! and needs no privilege. Older kernels take the wish and do nothing.
 
 use std::cell::Cell;
 
 /// The shortest turn that can be asked for.
-const TURN_NS: u64 = 100_000;
+const TIMESLICE_NS: u64 = 100_000;
 
-/// Asks for short turns for this thread, once. Who schedules it otherwise than by default is left alone.
+/// Asks for short timeslice for this thread, once. Who schedules it otherwise than by default is left alone.
 pub fn shorten() {
     thread_local!(static ASKED: Cell<bool> = const { Cell::new(false) });
     if !ASKED.replace(true) {
@@ -46,7 +46,7 @@ fn ask() {
     if let Some(known) = attributes()
         && known.policy == libc::SCHED_OTHER as u32
     {
-        let wanted = Attributes { size: size_of::<Attributes>() as u32, runtime: TURN_NS, ..known };
+        let wanted = Attributes { size: size_of::<Attributes>() as u32, runtime: TIMESLICE_NS, ..known };
         // SAFETY: the kernel reads `size` bytes. Refused, all stays as it was.
         unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const wanted, 0) };
     }
@@ -59,13 +59,13 @@ fn ask() {}
 mod tests {
     use super::*;
 
-    /// Kernels before 6.12 tell no length of turns.
+    /// Kernels before 6.12 tell no length of timeslice.
     #[test]
     fn turns_become_short_and_nothing_else_changes() {
         let before = attributes().unwrap();
         shorten();
         let after = attributes().unwrap();
         assert_eq!((after.policy, after.nice, after.flags), (before.policy, before.nice, before.flags));
-        assert!(after.runtime == TURN_NS || before.runtime == 0, "{before:?}, then {after:?}");
+        assert!(after.runtime == TIMESLICE_NS || before.runtime == 0, "{before:?}, then {after:?}");
     }
 }
