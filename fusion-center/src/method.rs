@@ -5,7 +5,7 @@ use estimation::fusion::{BatchSettings, FusionSettings, Method, PayloadKind};
 use proto::convert::PayloadFormat;
 use proto::samples::Precision;
 use serde::{Deserialize, Serialize};
-use settings::check::{named, within};
+use settings::check::{Checked, named, within};
 
 /// Longest batch of frames.
 pub const MOST_FRAMES: usize = 64;
@@ -15,7 +15,7 @@ pub const MOST_FRAMES: usize = 64;
 #[serde(deny_unknown_fields, default)]
 pub struct MethodSettings {
     /// How frames become fixes: three-stage, direct, or auto (three-stage where that is safe).
-    #[arg(long, default_value = "auto", value_parser = named::<Method>("auto, three-stage or direct"))]
+    #[arg(long, default_value = "auto", value_parser = method)]
     pub method: Method,
     /// Share of frames without a target in which a fix may be claimed.
     #[arg(long, value_name = "P", default_value = "0.0005", value_parser = within(1e-12, 1.0))]
@@ -30,6 +30,11 @@ pub struct MethodSettings {
     /// Fastest target searched for over a batch, metres per frame.
     #[arg(long, value_name = "M", default_value = "0.5", value_parser = within(0.0, 1000.0))]
     pub batch_speed_m: f64,
+}
+
+/// The name of a method.
+pub fn method(text: &str) -> Checked<Method> {
+    named("auto, three-stage or direct")(text)
 }
 
 impl Default for MethodSettings {

@@ -95,3 +95,27 @@ fn solve_crb_answers_every_case() {
     assert_eq!(answer["cases"].as_array().unwrap().len(), 2);
     assert!(answer["cases"][0]["known_gain"]["position_crb_m2"]["hybrid"][0][0].is_number());
 }
+
+#[test]
+fn a_bad_option_of_the_demo_is_refused_once_before_anything_starts() {
+    for bad in ["--precision=f16", "--payload=all", "--method=magic", "--backhaul=pigeon", "--rate=0"] {
+        let output = hyloc(&["demo", bad]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(64), "{bad}: {said}");
+        assert_eq!(said.matches("invalid value").count(), 1, "{bad}: {said}");
+    }
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_failure() {
+    use std::process::Stdio;
+    let mut child = Command::new(env!("CARGO_BIN_EXE_hyloc"))
+        .args(["scenario", "generate", "--nodes", "32"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
+}

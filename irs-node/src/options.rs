@@ -33,10 +33,10 @@ pub struct NodeOptions {
     pub scenario: ScenarioChoice,
     /// What is sent of every path: parameters (delay and angle only), block, or spectrum; `auto` sends what the fusion
     /// center asks for.
-    #[arg(long, default_value = "auto", value_parser = auto_or::<PayloadKind>("parameters, block or spectrum"))]
+    #[arg(long, default_value = "auto", value_parser = payload)]
     pub payload: OrNone<PayloadKind>,
     /// Its precision: f64, f32, or q16, q8, q4, q2 for so many bits per real; `auto` as the fusion center asks.
-    #[arg(long, default_value = "auto", value_parser = auto_or::<Precision>("f64, f32, q16, q8, q4 or q2"))]
+    #[arg(long, default_value = "auto", value_parser = precision)]
     pub precision: OrNone<Precision>,
     /// Frames averaged coherently into one report.
     #[arg(long, value_name = "F", default_value = "1", value_parser = within::<u64>(1, 1000))]
@@ -80,6 +80,16 @@ impl NodeOptions {
         }
         Ok(self)
     }
+}
+
+/// The name of a payload, or `auto`.
+pub fn payload(text: &str) -> Checked<Option<PayloadKind>> {
+    auto_or("parameters, block or spectrum")(text)
+}
+
+/// The name of a precision, or `auto`.
+pub fn precision(text: &str) -> Checked<Option<Precision>> {
+    auto_or("f64, f32, q16, q8, q4 or q2")(text)
 }
 
 fn host_name() -> String {

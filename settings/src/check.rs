@@ -72,6 +72,11 @@ pub fn or_none<T>(
     }
 }
 
+/// Checks a text and keeps it as it is, for an option that is passed on to another process.
+pub fn accepted<T>(check: impl Fn(&str) -> Checked<T> + Clone) -> impl Fn(&str) -> Checked<String> + Clone {
+    move |text| check(text).map(|_| text.to_owned())
+}
+
 /// Where to listen.
 pub fn address(text: &str) -> Checked<SocketAddr> {
     text.parse().map_err(|_| "must be address:port, as in 127.0.0.1:7400".into())
@@ -125,6 +130,7 @@ mod tests {
         assert_eq!(named("three-stage")("three-stage"), Ok(Method::ThreeStage));
         assert_eq!(named::<Method>("three-stage")("magic"), Err("must be three-stage".into()));
         assert_eq!(auto_or::<Method>("three-stage")("auto"), Ok(None));
+        assert_eq!(accepted(named::<Method>("three-stage"))("three-stage"), Ok("three-stage".into()));
         assert_eq!(auto_or::<Method>("or three-stage")("no"), Err("must be auto, or three-stage".into()));
     }
 

@@ -65,6 +65,9 @@ pub struct ScenarioChoice {
     /// Transmit power, where it differs from the scenario's.
     #[arg(long, value_name = "DBM")]
     pub power_dbm: Option<f64>,
+    /// Seed of everything random, where it differs from the scenario's.
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
 }
 
 impl ScenarioChoice {
@@ -72,6 +75,7 @@ impl ScenarioChoice {
     pub fn load(&self) -> Result<Scenario, SettingsError> {
         let mut overrides = self.set.clone();
         overrides.extend(self.power_dbm.map(|power| format!("base_station.power_dbm={power}")));
+        overrides.extend(self.seed.map(|seed| format!("seed={seed}")));
         let layers = Layers { file: self.file.clone(), overrides, environment: None };
         let scenario = load_scenario(&layers)?;
         match self.nodes {

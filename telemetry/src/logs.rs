@@ -39,10 +39,15 @@ pub fn init() -> Result<(), LogError> {
         .with_writer(std::io::stderr)
         .log_internal_errors(false);
     let _ = match format(std::env::var("HYLOC_LOG_FORMAT").ok())? {
-        Format::Text => builder.with_ansi(std::io::stderr().is_terminal()).try_init(),
+        Format::Text => builder.with_ansi(colours()).try_init(),
         Format::Json => builder.json().flatten_event(true).try_init(),
     };
     Ok(())
+}
+
+/// On a terminal, unless `NO_COLOR` is set.
+fn colours() -> bool {
+    std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 fn filter(value: Option<String>) -> Result<EnvFilter, LogError> {

@@ -43,7 +43,16 @@ pub fn executable(name: &str) -> PathBuf {
     let directory = BUILT.get_or_init(|| {
         let status = Command::new(env!("CARGO"))
             .args(["build", "--quiet", "--bins"])
-            .args(["-p", "hyloc", "-p", "fusion-center", "-p", "irs-node", "-p", "simulator"])
+            .args([
+                "-p",
+                "hyloc",
+                "-p",
+                "hyloc-fusion-center",
+                "-p",
+                "hyloc-irs-node",
+                "-p",
+                "hyloc-simulator",
+            ])
             .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
             .status()
             .expect("cargo runs");

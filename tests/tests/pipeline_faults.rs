@@ -252,7 +252,7 @@ fn a_bad_configuration_ends_with_64_before_a_port_is_bound() {
     let site = Site::new();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     let cases: [(&str, Vec<&str>, &str); 5] = [
-        ("fusion-center", vec!["--listen", "nowhere"], "listen = nowhere"),
+        ("fusion-center", vec!["--listen", "nowhere"], "'nowhere' for '--listen"),
         ("fusion-center", vec!["--listen", &taken, "--scenario", "missing.toml"], "missing.toml"),
         ("simulator", vec!["--rate=-1"], "rate"),
         ("simulator", vec!["--no-such-flag"], "no-such-flag"),

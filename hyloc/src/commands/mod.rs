@@ -16,8 +16,7 @@ pub fn note(text: &str) {
     eprintln!("{text}");
 }
 
-/// The one place where a result reaches standard output.
-#[allow(clippy::print_stdout)]
+/// The one place where a result reaches standard output. A reader that has gone away is no reason to fail.
 pub fn say(text: &str) {
-    println!("{text}");
+    telemetry::print_text(text);
 }

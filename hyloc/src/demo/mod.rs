@@ -13,13 +13,15 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use backhaul::profile::NAMES as PROFILES;
 use clap::Args;
+use fusion_center::method::MOST_FRAMES;
 use model::Scenario;
 use model::scenario::Motion;
 use serde_json::{Value, json};
 use settings::ScenarioChoice;
+use settings::check::{accepted, within};
 use tokio_util::sync::CancellationToken;
 
 use crate::commands::{note, say};
@@ -40,22 +42,13 @@ pub struct DemoFlags {
     #[arg(long, default_value_t = 500)]
     pub frames: u64,
     /// Echo frames per second.
-    #[arg(long, default_value_t = 50.0, value_name = "HZ")]
+    #[arg(long, default_value = "50", value_name = "HZ", value_parser = within(1e-3, 1e4))]
     pub rate: f64,
-    /// Scenario file; Table I without one.
-    #[arg(long, value_name = "FILE")]
-    pub scenario: Option<PathBuf>,
-    /// Override one key of the scenario; may be repeated.
-    #[arg(long, value_name = "KEY=VALUE")]
-    pub set: Vec<String>,
-    /// Number of IRSs, and so of node processes [default: the scenario's].
-    #[arg(long, value_name = "K")]
-    pub nodes: Option<usize>,
-    /// Transmit power [default: the scenario's].
-    #[arg(long, value_name = "DBM")]
-    pub power_dbm: Option<f64>,
+    /// The scenario; a node process is started for each of its IRSs.
+    #[command(flatten)]
+    pub scenario: ScenarioChoice,
     /// Echo frames that one fix averages coherently.
-    #[arg(long, default_value_t = 1, value_name = "F")]
+    #[arg(long, default_value = "1", value_name = "F", value_parser = within::<u64>(1, 1000))]
     pub frames_per_fix: u64,
     /// Kill the last node after this many fixes, to see the others go on.
     #[arg(long, value_name = "N")]
@@ -78,7 +71,7 @@ pub struct DemoFlags {
     pub allow_control: bool,
     /// Put a relay between nodes and fusion center, with this profile: clear, fibre, microwave, 5g-fronthaul, congested
     /// or flaky.
-    #[arg(long, value_name = "PROFILE")]
+    #[arg(long, value_name = "PROFILE", value_parser = PROFILES)]
     pub backhaul: Option<String>,
     /// What nodes send and how it is fused.
     #[command(flatten)]
@@ -88,45 +81,50 @@ pub struct DemoFlags {
     pub json: bool,
 }
 
-/// What nodes send and how it is fused; each process says what it does not take.
+/// What nodes send and how it is fused.
 #[derive(Debug, Clone, Default, Args)]
 pub struct Choices {
     /// What nodes send of every path: parameters, block or spectrum [default: what the
     /// fusion center asks for: blocks, spectra for direct fixes].
-    #[arg(long, value_name = "PAYLOAD")]
+    #[arg(long, value_name = "PAYLOAD", value_parser = accepted(irs_node::options::payload))]
     pub payload: Option<String>,
     /// Its precision: f64, f32, q16, q8, q4 or q2 [default: what the fusion center asks for: q8].
-    #[arg(long, value_name = "PRECISION")]
+    #[arg(long, value_name = "PRECISION", value_parser = accepted(irs_node::options::precision))]
     pub precision: Option<String>,
     /// How frames become fixes: auto, three-stage or direct [default: auto].
-    #[arg(long, value_name = "METHOD")]
+    #[arg(long, value_name = "METHOD", value_parser = accepted(fusion_center::method::method))]
     pub method: Option<String>,
     /// Frames that the direct method takes together [default: 1].
-    #[arg(long, value_name = "F")]
+    #[arg(long, value_name = "F", value_parser = within::<usize>(1, MOST_FRAMES))]
     pub batch_frames: Option<usize>,
+}
+
+impl DemoFlags {
+    /// Options that are given and have no effect, in words.
+    fn without_effect(&self) -> Vec<&'static str> {
+        let Choices { payload, precision, .. } = &self.choices;
+        let late = self.frames > 0 && self.kill_node_after.is_some_and(|fixes| fixes >= self.frames);
+        let all = [
+            (late, "--kill-node-after has no effect: the demo ends before"),
+            (
+                precision.is_some() && payload.as_deref() == Some("parameters"),
+                "--precision has no effect: parameters are sent as they are",
+            ),
+        ];
+        all.into_iter().filter_map(|(applies, warning)| applies.then_some(warning)).collect()
+    }
 }
 
 impl DemoFlags {
     /// The scenario that all processes share.
     fn scenario(&self) -> anyhow::Result<Scenario> {
-        if !(self.rate.is_finite() && self.rate > 0.0 && self.rate <= 10_000.0) {
-            bail!("--rate {}: must be above 0 and at most 10000 frames per second", self.rate);
-        }
-        if !(1..=1000).contains(&self.frames_per_fix) {
-            bail!("--frames-per-fix {}: must be 1 to 1000", self.frames_per_fix);
-        }
-        let choice = ScenarioChoice {
-            file: self.scenario.clone(),
-            set: self.set.clone(),
-            nodes: self.nodes,
-            power_dbm: self.power_dbm,
-        };
-        let mut scenario = choice.load()?;
+        let mut scenario = self.scenario.load()?;
         if self.frames_per_fix > 1 {
             // What is averaged coherently must hold still.
             scenario.signal.coherent_frames = self.frames_per_fix;
         }
-        let own = self.scenario.is_some() || self.set.iter().any(|pair| pair.starts_with("target.motion"));
+        let ScenarioChoice { file, set, .. } = &self.scenario;
+        let own = file.is_some() || set.iter().any(|pair| pair.starts_with("target.motion"));
         if self.dashboard && !own && self.frames_per_fix == 1 {
             let round_frames = (ROUND_S * self.rate).ceil() as u64;
             let circle = Motion::named("circle", &scenario.coverage, round_frames);
@@ -136,14 +134,8 @@ impl DemoFlags {
     }
 
     /// Profile of the relay, if there is one: what may be changed must be there.
-    fn profile(&self) -> anyhow::Result<Option<&str>> {
-        let profile = self.backhaul.as_deref().or(self.allow_control.then_some("clear"));
-        match profile {
-            Some(name) if !PROFILES.contains(&name) => {
-                bail!("--backhaul {name}: must be one of {}", PROFILES.join(", "))
-            }
-            profile => Ok(profile),
-        }
+    fn profile(&self) -> Option<&str> {
+        self.backhaul.as_deref().or(self.allow_control.then_some("clear"))
     }
 }
 
@@ -152,6 +144,9 @@ pub fn run(flags: &DemoFlags) -> anyhow::Result<ExitCode> {
     // A page is looked at for as long as one likes.
     let frames = if flags.dashboard { 0 } else { flags.frames };
     let flags = &DemoFlags { frames, ..flags.clone() };
+    for warning in flags.without_effect() {
+        note(&format!("hyloc: warning: {warning}"));
+    }
     let scenario = flags.scenario()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let report = runtime.block_on(async {
@@ -177,7 +172,7 @@ pub async fn orchestrate(
     std::fs::write(&scenario_file, toml::to_string(scenario)?)?;
     let count = scenario.irs.len();
 
-    let profile = flags.profile()?;
+    let profile = flags.profile();
     let controls = if flags.allow_control { Some(Controls::free()?) } else { None };
 
     let mut fusion = children.fusion(flags, &scenario_file, controls)?;

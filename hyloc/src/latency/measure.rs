@@ -6,6 +6,7 @@ use anyhow::ensure;
 use fusion_center::fix::FixRecord;
 use fusion_center::statistics::StageHistograms;
 use serde_json::Value;
+use settings::ScenarioChoice;
 use tokio_util::sync::CancellationToken;
 
 use super::judgement::{Judgement, Sample};
@@ -77,10 +78,7 @@ async fn attempt(
     let demo = DemoFlags {
         frames: flags.frames,
         rate: rate_hz,
-        scenario: None,
-        set: Vec::new(),
-        nodes: None,
-        power_dbm: None,
+        scenario: ScenarioChoice::default(),
         frames_per_fix: 1,
         kill_node_after: None,
         fixes: Some(log.clone()),

@@ -13,6 +13,7 @@ mod table;
 use std::path::PathBuf;
 
 use anyhow::{Context, ensure};
+use backhaul::profile::NAMES as PROFILES;
 use clap::Args;
 use fusion_center::statistics::{Quantiles, StageHistograms};
 use settings::ScenarioChoice;
@@ -43,7 +44,7 @@ pub struct LatencyFlags {
     pub set: Vec<String>,
     /// Measure through a relay between nodes and fusion center, once with each of these profiles: clear, fibre, microwave,
     /// 5g-fronthaul, congested, flaky.
-    #[arg(long, value_delimiter = ',', value_name = "PROFILE,..")]
+    #[arg(long, value_delimiter = ',', value_name = "PROFILE,..", value_parser = PROFILES)]
     pub backhaul: Vec<String>,
     /// What nodes send and how it is fused.
     #[command(flatten)]
@@ -138,6 +139,6 @@ fn choice(flags: &LatencyFlags, nodes: usize) -> ScenarioChoice {
         file: flags.scenario.clone(),
         set: flags.set.clone(),
         nodes: Some(nodes),
-        power_dbm: None,
+        ..ScenarioChoice::default()
     }
 }
