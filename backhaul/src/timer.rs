@@ -1,7 +1,7 @@
 //! Waiting to a fraction of a millisecond; the runtime's own timers count whole ones.
 //!
 //! One thread sleeps until the next task is due and wakes it. It, and every thread that waits here, asks for short
-//! timeslice ([`timeslice`]): a busy machine wakes them late otherwise.
+//! timeslices ([`timeslice`]): a busy machine wakes them late otherwise.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -1,7 +1,7 @@
-//! Short timeslice for threads that keep time.
+//! Short timeslices for threads that keep time.
 //!
 //! A thread that wakes on a busy machine waits until the one that runs has had its turn, 3 to 4 ms. Since version 6.12
-//! Linux lets one in at once that has asked for shorter timeslice itself; it gets no more of the processor by that,
+//! Linux lets one in at once that has asked for shorter timeslices itself; it gets no more of the processor by that,
 //! and needs no privilege. Older kernels take the wish and do nothing.
 
 use std::cell::Cell;
@@ -9,7 +9,7 @@ use std::cell::Cell;
 /// The shortest turn that can be asked for.
 const TIMESLICE_NS: u64 = 100_000;
 
-/// Asks for short timeslice for this thread, once. Who schedules it otherwise than by default is left alone.
+/// Asks for short timeslices for this thread, once. Who schedules it otherwise than by default is left alone.
 pub fn shorten() {
     thread_local!(static ASKED: Cell<bool> = const { Cell::new(false) });
     if !ASKED.replace(true) {
@@ -59,7 +59,7 @@ fn ask() {}
 mod tests {
     use super::*;
 
-    /// Kernels before 6.12 tell no length of timeslice.
+    /// Kernels before 6.12 tell no length of a timeslice.
     #[test]
     fn turns_become_short_and_nothing_else_changes() {
         let before = attributes().unwrap();

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::fix::{FixRecord, Timing};
 
-/// Longest latency that is told low_priority.
+/// Longest latency that is told apart.
 const LONGEST_NS: u64 = 600_000_000_000;
 
 /// Stages in the order in which a frame passes them.
@@ -96,7 +96,7 @@ impl StageHistograms {
     }
 }
 
-/// Counts of fixes and of frames without one, kept low_priority from [`Statistics`] because they are known at once.
+/// Counts of fixes and of frames without one, kept apart from [`Statistics`] because they are known at once.
 #[derive(Debug, Clone, Default)]
 pub struct Tally {
     fixes: u64,
@@ -123,7 +123,7 @@ impl Tally {
     }
 }
 
-/// Kinds of reasons that are told low_priority.
+/// Kinds of reasons that are told apart.
 const MOST_REASONS: usize = 16;
 
 /// What the others are called.

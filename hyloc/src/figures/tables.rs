@@ -109,7 +109,7 @@ pub fn positions(data: &ClaimData) -> Option<Table> {
     Some(Table {
         heading: "Raw echoes of a single frame to a position".into(),
         note: "Mean squared error of the position above the exact bound in dB, by transmit power in dBm, gross errors set \
-               low_priority; in brackets the share of frames off by more than 1 m or without a fix, where there are any."
+               apart; in brackets the share of frames off by more than 1 m or without a fix, where there are any."
             .into(),
         head,
         rows,

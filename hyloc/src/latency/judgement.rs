@@ -7,7 +7,7 @@
 //!    of group medians) with the 95 % interval that Kendall's statistic gives it. A slope that is above zero for
 //!    certain and adds up to more than half a frame interval over the run is a queue that grows.
 //! 2. *Waiting.* A queue that is full grows no more, and its frames wait for ever the same. So the median frame may not
-//!    spend more than one frame interval waiting: on its way to the node and for a solver, the work itself low_priority.
+//!    spend more than one frame interval waiting: on its way to the node and for a solver, not counting the work itself.
 //! 3. *The end.* A robust trend overlooks what begins late: the median wait of the last tenth is held to the same limit.
 
 /// Groups of consecutive frames whose medians the trend is fitted to.

@@ -125,7 +125,7 @@ fn add(table: &mut Table, x: f64, scheme: &str, outcomes: &[Outcome], resampler:
     table.add(x, scheme, "mse_m2", resampler.mean(&squared));
     table.add(x, scheme, "gap_exact_db", resampler.ratio_db(&squared, &exact));
     table.add(x, scheme, "median_squared_error_m2", resampler.median(&squared));
-    // Gross errors set low_priority: what accuracy the other fixes have.
+    // Gross errors set apart: what accuracy the other fixes have.
     let kept: Vec<usize> = (0..outcomes.len()).filter(|&i| squared[i] <= GROSS_M * GROSS_M).collect();
     if !kept.is_empty() {
         let pick = |values: &[f64]| -> Vec<f64> { kept.iter().map(|&i| values[i]).collect() };
