@@ -7,7 +7,7 @@ use telemetry::exit::parse_arguments;
 
 /// A TCP relay between nodes and fusion center that can be made bad on purpose.
 #[derive(Debug, Parser)]
-#[command(version)]
+#[command(name = "backhaul", version)]
 struct Program {
     #[command(flatten)]
     arguments: hyloc_backhaul::RelayArguments,

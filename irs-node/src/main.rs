@@ -9,7 +9,7 @@ use telemetry::exit::parse_arguments;
 /// The node at one IRS: takes echo frames from the simulator, finds the delay and the block of every path
 /// and reports them to the fusion center.
 #[derive(Debug, Parser)]
-#[command(version)]
+#[command(name = "irs-node", version)]
 struct Command {
     #[command(flatten)]
     layered: Layered<hyloc_irs_node::NodeOptions>,

@@ -22,11 +22,11 @@ fn every_flag_is_a_variable_and_flags_are_stronger() {
     assert!(shown.status.success());
     let shown = String::from_utf8(shown.stdout).unwrap();
     let expected = [
-        "index = \"1\"",
-        "identity = \"17\"",
-        "power_dbm = 45.0",
-        "drain_timeout_s = 1.5",
-        "set = [\"seed=3\", \"signal.coherent_frames=4\"]",
+        "index = 1 # command line",
+        "identity = 17 # HYLOC_NODE_IDENTITY",
+        "power_dbm = 45 # HYLOC_NODE_POWER_DBM",
+        "drain_timeout_s = 1.5 # HYLOC_NODE_DRAIN_TIMEOUT_S",
+        "set = [\"seed=3\", \"signal.coherent_frames=4\"] # HYLOC_NODE_SET",
     ];
     for line in expected {
         assert!(shown.lines().any(|shown| shown == line), "{line} is not in\n{shown}");
@@ -36,7 +36,7 @@ fn every_flag_is_a_variable_and_flags_are_stronger() {
 #[test]
 fn what_cannot_be_used_ends_with_64_and_no_port() {
     for (variables, arguments, reason) in [
-        (vec![("HYLOC_NODE_INDEX", "first")], vec![], "index = first: must be auto or a number"),
+        (vec![("HYLOC_NODE_INDEX", "first")], vec![], "HYLOC_NODE_INDEX = first: must be auto or a number"),
         (vec![("HYLOC_NODE_NONSENSE", "1")], vec![], "nonsense"),
         (vec![("HYLOC_LOG_FORMAT", "xml")], vec![], "HYLOC_LOG_FORMAT = xml"),
         (vec![], vec!["--config", "/nowhere.toml"], "/nowhere.toml"),

@@ -9,7 +9,7 @@ use telemetry::exit::parse_arguments;
 /// Makes the echo frames of a scenario, open loop at a set rate, and hands them to the nodes; tells the truth
 /// to the fusion center, for display only.
 #[derive(Debug, Parser)]
-#[command(version)]
+#[command(name = "simulator", version)]
 struct Command {
     #[command(flatten)]
     layered: Layered<hyloc_simulator::SimulatorOptions>,
