@@ -1,4 +1,4 @@
-//! From echoes to a position: pure, deterministic estimators.
+#![doc = include_str!("../README.md")]
 
 pub mod angles;
 pub mod baselines;
@@ -11,3 +11,5 @@ pub mod linalg;
 pub mod location;
 
 pub use blocks::{BlockError, Blocks};
+/// The system model, which the estimators take.
+pub use model;

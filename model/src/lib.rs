@@ -1,5 +1,4 @@
-//! The multi-IRS sensing system as mathematics: geometry, arrays, channels, waveforms, echoes and
-//! Fisher information (Sections II and III of the paper). No I/O, no clock, no log, no async.
+#![doc = include_str!("../README.md")]
 
 pub mod algebra;
 pub mod array;

@@ -329,3 +329,46 @@ fn energy((y_re, y_im): (&[f32], &[f32]), (w_re, w_im): (&[f32], &[f32])) -> f32
     }
     re.iter().sum::<f32>().powi(2) + im.iter().sum::<f32>().powi(2)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn grid() -> CoarseGrid {
+        CoarseGrid {
+            min_m: Point::zeros(),
+            max_m: Point::new(4.0, 3.0),
+            step_m: Point::repeat(1.0),
+            columns: 5,
+            rows: 4,
+            scans: Vec::new(),
+            beams: Vec::new(),
+            re: Vec::new(),
+            im: Vec::new(),
+            views: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn peaks_are_higher_than_their_neighbours() {
+        let mut total = vec![0.0; 20];
+        // Two peaks, one of them in a corner, and a shoulder beside the higher one.
+        (total[7], total[8], total[15]) = (5.0, 4.0, 3.0);
+        let found = grid().peaks(&total);
+        let above: Vec<(usize, f64)> = found.iter().copied().filter(|(_, value)| *value > 0.0).collect();
+        assert_eq!(above, [(7, 5.0), (15, 3.0)]);
+        // On a plateau every point counts, and beside a peak none does.
+        assert!(!found.iter().any(|(point, _)| [1, 2, 3, 6, 8, 11, 12, 13, 10, 16].contains(point)));
+        assert!(found.iter().any(|(point, _)| *point == 19));
+    }
+
+    #[test]
+    fn points_are_found_where_they_are() {
+        let grid = grid();
+        for point in 0..grid.points() {
+            assert_eq!(grid.nearest(grid.position_m(point) + Point::new(0.4, -0.4)), Some(point));
+        }
+        assert_eq!(grid.nearest(Point::new(-0.6, 1.0)), None);
+        assert_eq!(grid.nearest(Point::new(1.0, 3.6)), None);
+    }
+}

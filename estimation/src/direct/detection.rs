@@ -225,4 +225,48 @@ mod tests {
             assert!((ratio - 1.0).abs() < 0.02, "d = {d}: {ratio}");
         }
     }
+
+    /// Sizes of a rectangle times a disc, by hand.
+    #[test]
+    fn sizes_of_a_product_are_sums_of_products() {
+        let roughness =
+            Roughness { shape: Matrix2::new(4.0, 1.0, 1.0, 9.0), phase: Matrix2::new(5.0, 0.0, 0.0, 7.0) };
+        let extent = Extent { size: Point::new(4.0, 3.0), roughness: vec![roughness; 2] };
+        let (l1, l2) = (4.0 * 2.0 + 3.0 * 3.0, 12.0 * 35f64.sqrt());
+        assert_eq!(extent.sizes(None), [1.0, l1, l2, 0.0, 0.0]);
+        // A radius of 3 * 0.5; the metric is [[4, 1], [1, 9]], coherently [[9, 1], [1, 16]].
+        for (coherent, trace, determinant) in [(false, 13.0, 35.0), (true, 25.0, 143.0)] {
+            let sizes = extent.sizes(Some(Velocities { most_speed: 3.0, time_spread: 0.5, coherent }));
+            let (d1, d2) = (PI * 1.5 * (trace / 2f64).sqrt(), PI * 2.25 * f64::sqrt(determinant));
+            let expected = [1.0, l1 + d1, l2 + l1 * d1 + d2, l2 * d1 + l1 * d2, l2 * d2];
+            for (size, expected) in sizes.iter().zip(expected) {
+                assert!((size - expected).abs() < 1e-9 * expected, "{size} {expected}");
+            }
+        }
+    }
+
+    /// The roughness is the curvature of what templates lose, and of their phase, over any small distance.
+    #[test]
+    fn roughness_predicts_what_a_displacement_loses() {
+        let system = System::new(&model::Scenario::default()).unwrap();
+        let scene = Scene::new(&system);
+        let (point, step) = (Point::new(3.0, 6.5), Point::new(0.03, -0.02));
+        let Roughness { shape, phase } = roughness(&scene, point);
+        let (here, there, back) = (scene.views(point), scene.views(point + step), scene.views(point - step));
+        let paths = (0..9).map(|path| (path / 3, path % 3));
+        let products: Vec<(Complex64, Complex64)> = paths
+            .map(|(l, k)| (product(&scene, &here, &there, l, k), product(&scene, &here, &back, l, k)))
+            .collect();
+        let lost = products.iter().map(|(a, b)| 1.0 - 0.5 * (a.norm_sqr() + b.norm_sqr())).sum::<f64>() / 9.0;
+        let predicted = step.dot(&(shape * step));
+        assert!((lost / predicted - 1.0).abs() < 0.02, "{lost} {predicted}");
+        let turned = products.iter().map(|(a, b)| (0.5 * (a * b.conj()).arg()).powi(2)).sum::<f64>() / 9.0;
+        let predicted = step.dot(&(phase * step));
+        assert!((turned / predicted - 1.0).abs() < 0.02, "{turned} {predicted}");
+        // Taken in the middle of each ninth of the rectangle.
+        let (min_m, max_m) = (Point::new(1.0, 2.0), Point::new(7.0, 8.0));
+        let extent = Extent::new(&scene, min_m, max_m);
+        assert_eq!(extent.roughness[0], roughness(&scene, Point::new(2.0, 3.0)));
+        assert_eq!(extent.roughness[8], roughness(&scene, Point::new(6.0, 7.0)));
+    }
 }

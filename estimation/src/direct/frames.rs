@@ -352,3 +352,30 @@ impl Batch<'_> {
         parts
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use model::{Scenario, System};
+
+    use super::super::DirectSettings;
+    use super::*;
+
+    #[test]
+    fn velocities_are_tried_in_all_directions() {
+        let system = System::new(&Scenario::default()).unwrap();
+        let locator = DirectLocator::new(&system, DirectSettings::default()).unwrap();
+        let (half, most_speed) = (4.0, 2.0);
+        let tried = locator.tried_velocities(half, most_speed);
+        assert!(tried.len() > 20 && tried.contains(&Point::zeros()));
+        for velocity in &tried {
+            assert!(velocity.norm() <= 1.001 * most_speed);
+            assert!(tried.iter().any(|other| (other + velocity).norm() < 1e-9), "{velocity} has no opposite");
+            let turned = Point::new(-velocity.y, velocity.x);
+            assert!(tried.iter().any(|other| (other - turned).norm() < 1e-9), "{velocity} is not turned");
+        }
+        // Half a resolution in half a batch, from one to the next.
+        let slowest = tried.iter().map(|v| v.norm()).filter(|v| *v > 0.0).fold(f64::INFINITY, f64::min);
+        assert!(slowest * half <= 0.75 * locator.resolution_m, "{slowest}");
+        assert_eq!(locator.tried_velocities(0.0, most_speed), [Point::zeros()]);
+    }
+}

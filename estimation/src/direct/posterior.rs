@@ -169,7 +169,7 @@ fn ln_bessel(x: f64) -> f64 {
     if t < 1.0 { polynomial(&SMALL, t * t).ln() } else { x - 0.5 * x.ln() + polynomial(&LARGE, 1.0 / t).ln() }
 }
 
-/// `2 I_1(x) / (x I_0(x))`, by a bound that is within 2 % of it (Amos 1974).
+/// `2 I_1(x) / (x I_0(x))`, by a lower bound that is within 5 % of it (Amos 1974).
 fn bessel_ratio(x: f64) -> f64 {
     2.0 / (0.5 + (x * x + 2.25).sqrt())
 }
@@ -277,4 +277,36 @@ pub(super) fn is_weak(parts: &[Part], noise_factor: f64) -> bool {
     let fitted = || parts.iter().filter(|part| part.unit_snr.is_some());
     let energy: f64 = fitted().map(|part| part.value).sum();
     energy / noise_factor < WEAK_ENERGY * fitted().count() as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Values of I_0 and I_1 from Abramowitz and Stegun, table 9.8.
+    #[test]
+    fn bessel_functions_are_close() {
+        for (x, i0, i1) in [
+            (0.5f64, 1.063_483_370_7f64, 0.257_894_305_4),
+            (1.0, 1.266_065_877_8, 0.565_159_104_0),
+            (3.0, 4.880_792_585_9, 3.953_370_217_4),
+            (5.0, 27.239_871_823_6, 24.335_642_142_5),
+            (10.0, 2_815.716_628_5, 2_670.988_303_7),
+        ] {
+            assert!((ln_bessel(x) - i0.ln()).abs() < 3e-7, "{x}");
+            let ratio = bessel_ratio(x) / (2.0 * i1 / (x * i0));
+            assert!((0.95..=1.0).contains(&ratio), "{x}: {ratio}");
+        }
+    }
+
+    /// The slope of a term in its energy is its derivative.
+    #[test]
+    fn slopes_are_derivatives() {
+        for fluctuates in [true, false] {
+            let hypothesis = Hypothesis { kappa: 1.7, fluctuates };
+            let (_, slope) = hypothesis.term(6.0, 2.0);
+            let difference = (hypothesis.term(6.001, 2.0).0 - hypothesis.term(5.999, 2.0).0) / 0.002;
+            assert!((slope / difference - 1.0).abs() < 0.05, "{slope} {difference}");
+        }
+    }
 }
