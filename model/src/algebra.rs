@@ -1,4 +1,4 @@
-//! Complex matrix aliases shared by every module of mathematics.
+//! Aliases of complex matrices and vectors.
 
 use nalgebra::{DMatrix, DVector};
 use num_complex::Complex64;

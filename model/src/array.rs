@@ -1,9 +1,7 @@
-//! Uniform linear arrays: steering vector, its derivative and the sector in which
-//! an angle is unambiguous.
+//! Uniform linear arrays: steering vector, its derivatives and the sector in which an angle is unambiguous.
 //!
-//! Eq. (2): `a(theta, n)_m = exp(j 2 pi s m sin theta)`, with the element spacing `s` in
-//! wavelengths made explicit. The paper prints `s = 1`, where only `|sin theta| < 1/2`
-//! is unambiguous; spacing is configuration here.
+//! Eq. (2): `a(theta, n)_m = exp(j 2 pi s m sin theta)`, with the element spacing `s` in wavelengths made explicit. The
+//! paper prints `s = 1`, where only `|sin theta| < 1/2` is unambiguous; spacing is configuration here.
 
 use std::f64::consts::{FRAC_PI_2, TAU};
 
@@ -14,9 +12,9 @@ use crate::algebra::{CVector, unit_phasor};
 /// A uniform linear array.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct UniformLinearArray {
-    /// Number of elements.
+    /// Number of elements, indexed from 0 at the phase reference.
     pub elements: usize,
-    /// Distance between neighbours, in wavelengths.
+    /// Distance between neighbouring elements, in wavelengths.
     pub spacing_wavelengths: f64,
 }
 
@@ -29,14 +27,11 @@ impl UniformLinearArray {
 
     /// Derivative of the steering vector with respect to the local angle.
     pub fn steering_derivative(&self, theta_rad: f64) -> CVector {
-        let step = TAU * self.spacing_wavelengths * theta_rad.sin();
-        let slope = TAU * self.spacing_wavelengths * theta_rad.cos();
-        CVector::from_fn(self.elements, |m, _| {
-            Complex64::new(0.0, slope * m as f64) * unit_phasor(step * m as f64)
-        })
+        let [_, first, _] = self.steering_expansion(theta_rad);
+        first
     }
 
-    /// Steering vector with its first two derivatives by the local angle.
+    /// Steering vector and its first two derivatives with respect to the local angle.
     pub fn steering_expansion(&self, theta_rad: f64) -> [CVector; 3] {
         let rate = TAU * self.spacing_wavelengths;
         let (slope, bend) = (rate * theta_rad.cos(), -rate * theta_rad.sin());
@@ -48,16 +43,11 @@ impl UniformLinearArray {
         [a, first, second]
     }
 
-    /// Half width of the unambiguous sector about broadside.
+    /// Half width of the sector about broadside in which `2 pi s sin theta` stays inside (-pi, pi).
     pub fn unambiguous_half_sector_rad(&self) -> f64 {
-        unambiguous_half_sector_rad(self.spacing_wavelengths)
+        let sin = 0.5 / self.spacing_wavelengths;
+        if sin >= 1.0 { FRAC_PI_2 } else { sin.asin() }
     }
-}
-
-/// Half width of the sector in which `2 pi s sin theta` stays inside (-pi, pi).
-pub fn unambiguous_half_sector_rad(spacing_wavelengths: f64) -> f64 {
-    let sin = 0.5 / spacing_wavelengths;
-    if sin >= 1.0 { FRAC_PI_2 } else { sin.asin() }
 }
 
 #[cfg(test)]
@@ -67,8 +57,11 @@ mod tests {
 
     #[test]
     fn spacing_of_one_wavelength_leaves_thirty_degrees() {
-        assert!((unambiguous_half_sector_rad(1.0).to_degrees() - 30.0).abs() < 1e-12);
-        assert!((unambiguous_half_sector_rad(0.5) - FRAC_PI_2).abs() < 1e-12);
+        let sector = |spacing_wavelengths| {
+            UniformLinearArray { elements: 10, spacing_wavelengths }.unambiguous_half_sector_rad()
+        };
+        assert!((sector(1.0).to_degrees() - 30.0).abs() < 1e-12);
+        assert!((sector(0.5) - FRAC_PI_2).abs() < 1e-12);
     }
 
     proptest! {

@@ -5,8 +5,8 @@
 //! shares the work, so that each channel is orthogonalised O(log K) times rather than K.
 //! Power: `sum_k ||W_k||_F^2 = L P_max`, equal over all streams.
 //!
-//! Cost: some 16 N_t (sum D_k)^2 (log2 K + 3) real operations, nearly all of them in real matrix products
-//! (`Basis`): 1 ms at K = 3, 0.1 s at K = 16.
+//! Cost: about 16 N_t (sum D_k)^2 (log2 K + 3) real operations, nearly all of them in real matrix products
+//! (`OrthonormalBasis`): 1 ms at K = 3, 0.1 s at K = 16.
 
 use nalgebra::DMatrix;
 use nalgebra::linalg::{QR, SVD};
@@ -14,42 +14,49 @@ use num_complex::Complex64;
 
 use crate::algebra::{CMatrix, CVector, unit_phasor};
 
-/// A direction weaker than this share of its channel is not rank: what it leaks is below it.
+/// Directions weaker than this share of their channel do not count towards its rank.
 const RANK_TOLERANCE: f64 = 1e-11;
 
-/// An IRS whose every direction is seen by another one: no beam can tell them apart.
+/// Why there is no beam for an IRS; `irs` is its index in the list of channels.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[error(
-    "zero-forcing is infeasible: the channel to irs[{irs}] lies in the span of the others \
-     (separate the IRSs, add antennas or change the path angles)"
-)]
-pub struct DependentChannels {
-    /// Index of the IRS.
-    pub irs: usize,
+#[expect(missing_docs, reason = "the message of every variant describes it")]
+pub enum NoBeam {
+    #[error(
+        "zero-forcing is infeasible: the channel to irs[{irs}] lies in the span of the others \
+         (separate the IRSs, add antennas or change the path angles)"
+    )]
+    Dependent { irs: usize },
+    #[error("the channel to irs[{irs}] is empty, not finite or of another number of antennas")]
+    Channel { irs: usize },
 }
 
-/// Beamformers W_k (N_t x D_k) of power `total_power_w` over all streams together.
-pub fn zero_forcing(channels: &[CMatrix], total_power_w: f64) -> Result<Vec<CMatrix>, DependentChannels> {
+/// Beamformers W_k (N_t x D_k) for the channels H_k (N x N_t), of power `total_power_w` over all streams together.
+pub fn zero_forcing(channels: &[CMatrix], total_power_w: f64) -> Result<Vec<CMatrix>, NoBeam> {
+    let Some(antennas) = channels.first().map(CMatrix::ncols) else { return Ok(Vec::new()) };
+    let usable = |h: &CMatrix| !h.is_empty() && h.ncols() == antennas && h.iter().all(|v| v.is_finite());
+    if let Some(irs) = channels.iter().position(|channel| !usable(channel)) {
+        return Err(NoBeam::Channel { irs });
+    }
     let mut beams = vec![CMatrix::zeros(0, 0); channels.len()];
     let rows: Vec<CMatrix> = channels.iter().map(strongest_rows).collect();
     let members: Vec<usize> = (0..channels.len()).collect();
-    let mut outside = Basis::new(channels.first().map_or(0, CMatrix::ncols));
+    let mut outside = OrthonormalBasis::new(antennas);
     beams_within(channels, &rows, &members, &mut outside, &mut beams)?;
     let streams: usize = beams.iter().map(CMatrix::ncols).sum();
     let amplitude = Complex64::from((total_power_w / streams as f64).sqrt());
     Ok(beams.into_iter().map(|w| w * amplitude).collect())
 }
 
-/// Fills in the beams of `members`, given an orthonormal basis of all channels outside of them.
+/// Computes the beams of `members`, given an orthonormal basis of all channels outside of them.
 fn beams_within(
     channels: &[CMatrix],
     rows: &[CMatrix],
     members: &[usize],
-    outside: &mut Basis,
+    outside: &mut OrthonormalBasis,
     beams: &mut [CMatrix],
-) -> Result<(), DependentChannels> {
+) -> Result<(), NoBeam> {
     if let [k] = *members {
-        beams[k] = strongest_hidden(&channels[k], outside).ok_or(DependentChannels { irs: k })?;
+        beams[k] = strongest_hidden(&channels[k], outside).ok_or(NoBeam::Dependent { irs: k })?;
         return Ok(());
     }
     let (left, right) = members.split_at(members.len() / 2);
@@ -59,16 +66,15 @@ fn beams_within(
             outside.extend(&rows[j]);
         }
         beams_within(channels, rows, inner, outside, beams)?;
-        outside.truncate(before);
+        outside.count = before;
     }
     Ok(())
 }
 
 /// Right singular vectors of `channel` times their singular values over the largest, strongest first.
 fn strongest_rows(channel: &CMatrix) -> CMatrix {
-    let (directions, strengths) = right_directions(channel);
+    let (mut rows, strengths) = right_directions(channel);
     let largest = strengths.first().copied().unwrap_or(1.0);
-    let mut rows = directions;
     for (mut column, strength) in rows.column_iter_mut().zip(strengths) {
         column *= Complex64::from(strength / largest);
     }
@@ -88,8 +94,8 @@ fn right_directions(channel: &CMatrix) -> (CMatrix, Vec<f64>) {
     (directions, strengths)
 }
 
-/// The strongest directions of `channel` orthogonal to `outside`; none if nothing is left.
-fn strongest_hidden(channel: &CMatrix, outside: &mut Basis) -> Option<CMatrix> {
+/// The strongest directions of `channel` that are orthogonal to `outside`; none if there are none.
+fn strongest_hidden(channel: &CMatrix, outside: &mut OrthonormalBasis) -> Option<CMatrix> {
     let mut visible = stacked(&channel.adjoint());
     outside.remove_from(&mut visible);
     if visible.norm() <= RANK_TOLERANCE * channel.norm() {
@@ -99,44 +105,35 @@ fn strongest_hidden(channel: &CMatrix, outside: &mut Basis) -> Option<CMatrix> {
     let before = outside.count;
     outside.extend_hidden(directions.column_iter().map(|column| column.into_owned()).collect());
     let own = outside.since(before);
-    outside.truncate(before);
+    outside.count = before;
     (own.ncols() > 0).then_some(own)
 }
 
-/// An orthonormal basis of complex vectors, held as real ones.
+/// An orthonormal basis of complex vectors, stored as real ones.
 ///
 /// A complex vector v is stacked as [Re v; Im v]. Its complex multiples are spanned over the reals by that and
-/// by [-Im v; Re v], the stack of jv: so to be orthogonal to v is to be orthogonal to both, and removing a whole
+/// by [-Im v; Re v], the stack of jv: a vector is orthogonal to v if it is orthogonal to both, and removing a whole
 /// basis from a block of vectors is two real matrix products, which are several times as fast as complex ones.
-struct Basis {
-    /// Complex vectors there.
+struct OrthonormalBasis {
+    /// Number of complex vectors.
     count: usize,
     /// 2 N_t x 2 N_t; the first `2 count` columns are in use.
     columns: DMatrix<f64>,
-    /// Its transpose.
+    /// Transpose of `columns`.
     rows: DMatrix<f64>,
 }
 
-impl Basis {
+impl OrthonormalBasis {
     fn new(dimension: usize) -> Self {
         let empty = DMatrix::zeros(2 * dimension, 2 * dimension);
         Self { count: 0, columns: empty.clone(), rows: empty }
     }
 
-    fn truncate(&mut self, count: usize) {
-        self.count = count;
-    }
-
-    /// The vectors from number `first` on.
+    /// The vectors from index `first` on.
     fn since(&self, first: usize) -> CMatrix {
-        let vectors: Vec<CVector> = (first..self.count)
-            .map(|i| unstacked(&self.columns.columns(2 * i, 1).into_owned()).column(0).into_owned())
-            .collect();
-        if vectors.is_empty() {
-            CMatrix::zeros(self.columns.nrows() / 2, 0)
-        } else {
-            CMatrix::from_columns(&vectors)
-        }
+        let n = self.columns.nrows() / 2;
+        let part = |i: usize, j: usize| self.columns[(i, 2 * (first + j))];
+        CMatrix::from_fn(n, self.count - first, |i, j| Complex64::new(part(i, j), part(n + i, j)))
     }
 
     /// Removes from every column of `block`, stacked, its part in the span of the basis.
@@ -147,17 +144,17 @@ impl Basis {
         }
     }
 
-    /// Adds what `columns` have beyond the basis. Each is orthogonalised twice: against the basis in one
-    /// block, against those before it in the block one by one.
+    /// Adds the components of `columns` outside the basis. Each column is orthogonalised twice: against the basis in
+    /// one block, against the previous columns of the block one by one.
     fn extend(&mut self, columns: &CMatrix) {
         let mut block = stacked(columns);
         self.remove_from(&mut block);
         self.extend_hidden(orthonormal(&unstacked(&block), RANK_TOLERANCE));
     }
 
-    /// Adds orthonormal vectors that are orthogonal to the basis but for rounding, which is removed.
+    /// Adds orthonormal vectors that are orthogonal to the basis up to rounding, which is removed.
     fn extend_hidden(&mut self, mut vectors: Vec<CVector>) {
-        // A space that is full has room for rounding only.
+        // Vectors beyond a full basis are rounding errors.
         vectors.truncate(self.columns.nrows() / 2 - self.count);
         if vectors.is_empty() {
             return;
@@ -183,7 +180,7 @@ impl Basis {
     }
 }
 
-/// Gram-Schmidt on the columns of a block; those with a rest of at most `floor` are left out.
+/// Gram-Schmidt on the columns of a block; columns whose remainder is at most `floor` are left out.
 fn orthonormal(block: &CMatrix, floor: f64) -> Vec<CVector> {
     let mut done: Vec<CVector> = Vec::with_capacity(block.ncols());
     for column in block.column_iter() {
@@ -210,13 +207,8 @@ fn remove(vector: &mut CVector, directions: &[CVector]) {
 /// Columns as [Re; Im].
 fn stacked(matrix: &CMatrix) -> DMatrix<f64> {
     let n = matrix.nrows();
-    DMatrix::from_fn(
-        2 * n,
-        matrix.ncols(),
-        |i, j| {
-            if i < n { matrix[(i, j)].re } else { matrix[(i - n, j)].im }
-        },
-    )
+    let part = |i, j| if i < n { matrix[(i, j)].re } else { matrix[(i - n, j)].im };
+    DMatrix::from_fn(2 * n, matrix.ncols(), part)
 }
 
 fn unstacked(block: &DMatrix<f64>) -> CMatrix {
@@ -224,10 +216,9 @@ fn unstacked(block: &DMatrix<f64>) -> CMatrix {
     CMatrix::from_fn(n, block.ncols(), |i, j| Complex64::new(block[(i, j)], block[(n + i, j)]))
 }
 
-/// Element phases that make the strongest stream add up in the direction of `steering`,
-/// for the N^2 gain that Section VI mentions: `arg a_n - arg u_n`, u the principal left
-/// singular vector of `H_k W_k`.
-pub fn aligned_phases(incident: &CMatrix, steering: &CVector) -> CVector {
+/// Element phases that align the strongest stream in the direction of `steering`, for the N^2 gain that Section VI
+/// mentions: `arg a_n - arg u_n`, u the principal left singular vector of `H_k W_k`.
+pub(crate) fn aligned_phases(incident: &CMatrix, steering: &CVector) -> CVector {
     match SVD::new(incident.clone(), true, false).u {
         Some(u) => steering.zip_map(&u.column(0), |a, u| unit_phasor(a.arg() - u.arg())),
         None => steering.clone(),
@@ -235,7 +226,7 @@ pub fn aligned_phases(incident: &CMatrix, steering: &CVector) -> CVector {
 }
 
 /// `Theta M` for the diagonal phase matrix Theta.
-pub fn apply_phases(phases: &CVector, matrix: &CMatrix) -> CMatrix {
+pub(crate) fn apply_phases(phases: &CVector, matrix: &CMatrix) -> CMatrix {
     let mut out = matrix.clone();
     for (mut row, &phase) in out.row_iter_mut().zip(phases.iter()) {
         row *= phase;

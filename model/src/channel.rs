@@ -1,13 +1,11 @@
 //! BS-IRS channels and the gain of the echo.
 //!
-//! Eq. (1): `H_k = sum_r alpha_kr a(phi_kr, N) a(theta_kr, N_t)^H`. The paper gives no gain
-//! for this hop; ours is free space, `lambda / (4 pi d)`, split over the R_k paths with
-//! complex Gaussian coefficients of variance `1 / R_k`.
-//! Eq. (3): `|alpha_lk| = sqrt(lambda^2 kappa / (64 pi^3 d_k^2 d_l^2))`, times a phase that nobody knows.
+//! Eq. (1): `H_k = sum_r alpha_kr a(phi_kr, N) a(theta_kr, N_t)^H`. The paper gives no gain for this hop; here it is
+//! that of free space, `lambda / (4 pi d)`, split over the R_k paths with complex Gaussian coefficients of variance `1 / R_k`.
+//! Eq. (3): `|alpha_lk| = sqrt(lambda^2 kappa / (64 pi^3 d_k^2 d_l^2))`, times an unknown phase.
 
 use std::f64::consts::{FRAC_PI_2, PI, TAU};
 
-use num_complex::Complex64;
 use rand::RngExt;
 use rand::seq::SliceRandom;
 
@@ -15,51 +13,37 @@ use crate::algebra::{CMatrix, unit_phasor};
 use crate::array::UniformLinearArray;
 use crate::geometry::{Point, Pose, bearing_rad, wrap_angle};
 use crate::random::{Purpose, complex_normal, stream};
-use crate::scenario::{PathAngles, Scenario};
+use crate::scenario::{PathAngles, Scenario, ScenarioError};
 
-/// One propagation path between BS and IRS.
-struct Path {
-    gain: Complex64,
-    arrival_rad: f64,
-    departure_rad: f64,
-}
-
-/// The true BS-IRS channels of a scenario, N x N_t each.
-pub fn base_station_channels(scenario: &Scenario) -> Vec<CMatrix> {
-    (0..scenario.irs.len()).map(|k| base_station_channel(scenario, k)).collect()
+/// The true BS-IRS channels of a scenario, which is validated, N x N_t each.
+pub fn base_station_channels(scenario: &Scenario) -> Result<Vec<CMatrix>, ScenarioError> {
+    scenario.validate()?;
+    Ok((0..scenario.irs.len()).map(|k| base_station_channel(scenario, k)).collect())
 }
 
 fn base_station_channel(scenario: &Scenario, k: usize) -> CMatrix {
     let spacing_wavelengths = scenario.signal.spacing_wavelengths;
     let irs = UniformLinearArray { elements: scenario.surface.elements, spacing_wavelengths };
     let base = UniformLinearArray { elements: scenario.base_station.antennas, spacing_wavelengths };
-    paths(scenario, k).iter().fold(CMatrix::zeros(irs.elements, base.elements), |sum, path| {
-        sum + (irs.steering(path.arrival_rad) * base.steering(path.departure_rad).adjoint()) * path.gain
-    })
-}
-
-fn paths(scenario: &Scenario, k: usize) -> Vec<Path> {
-    let count = scenario.paths(k);
-    let free_space = free_space_gain(scenario.signal.wavelength_m, base_distance_m(scenario, k));
+    let count = scenario.paths(k) as f64;
+    let distance_m = scenario.irs[k].pose().distance_m(scenario.base_station.position());
+    let free_space = free_space_gain(scenario.signal.wavelength_m, distance_m);
     let mut gains = stream(scenario.seed, Purpose::ChannelGains, [k as u64, 0]);
-    path_angles(scenario, k)
-        .into_iter()
-        .enumerate()
-        .map(|(r, (arrival_rad, departure_rad))| {
-            let scattered = complex_normal(&mut gains, 1.0 / count as f64);
-            let steady = unit_phasor(gains.random_range(0.0..TAU)) / (count as f64).sqrt();
-            let gain = match scenario.path_angles(k) {
-                PathAngles::Random => scattered,
-                PathAngles::DftGrid => steady,
-                PathAngles::LineOfSight if r == 0 => steady,
-                PathAngles::LineOfSight => scattered,
-            };
-            Path { gain: gain * free_space, arrival_rad, departure_rad }
-        })
-        .collect()
+    let mut channel = CMatrix::zeros(irs.elements, base.elements);
+    for (r, (arrival_rad, departure_rad)) in path_angles(scenario, k).into_iter().enumerate() {
+        let scattered = complex_normal(&mut gains, 1.0 / count);
+        let steady = unit_phasor(gains.random_range(0.0..TAU)) / count.sqrt();
+        let gain = match scenario.path_angles(k) {
+            PathAngles::DftGrid => steady,
+            PathAngles::LineOfSight if r == 0 => steady,
+            PathAngles::LineOfSight | PathAngles::Random => scattered,
+        };
+        channel += (irs.steering(arrival_rad) * base.steering(departure_rad).adjoint()) * (gain * free_space);
+    }
+    channel
 }
 
-/// (arrival at the IRS, departure from the BS) of every path.
+/// Local angles of every path: arrival at the IRS and departure from the BS.
 fn path_angles(scenario: &Scenario, k: usize) -> Vec<(f64, f64)> {
     let count = scenario.paths(k);
     let mut angles = stream(scenario.seed, Purpose::ChannelAngles, [k as u64, 0]);
@@ -89,13 +73,13 @@ fn path_angles(scenario: &Scenario, k: usize) -> Vec<(f64, f64)> {
 
 fn line_of_sight(scenario: &Scenario, k: usize) -> (f64, f64) {
     let base = scenario.base_station.position();
-    let pose = scenario.pose(k);
+    let pose = scenario.irs[k].pose();
     let departure =
         wrap_angle(bearing_rad(base, pose.position_m) - scenario.base_station.broadside_deg.to_radians());
     (pose.local_angle_rad(base), departure)
 }
 
-/// DFT bins of the BS array in an order common to all IRSs, so that none is used twice.
+/// DFT bins of the BS array in an order that all IRSs share, so that none is used twice.
 fn shuffled_base_bins(scenario: &Scenario) -> Vec<usize> {
     let mut bins: Vec<usize> = (0..scenario.base_station.antennas).collect();
     bins.shuffle(&mut stream(scenario.seed, Purpose::ChannelAngles, [u64::MAX, 0]));
@@ -109,17 +93,19 @@ fn grid_angle_rad(bin: usize, elements: usize, spacing_wavelengths: f64) -> f64 
     (centred / spacing_wavelengths).clamp(-1.0, 1.0).asin()
 }
 
-fn base_distance_m(scenario: &Scenario, k: usize) -> f64 {
-    scenario.pose(k).distance_m(scenario.base_station.position())
-}
-
 /// Free-space amplitude gain over `distance_m`.
-pub fn free_space_gain(wavelength_m: f64, distance_m: f64) -> f64 {
+pub(crate) fn free_space_gain(wavelength_m: f64, distance_m: f64) -> f64 {
     wavelength_m / (4.0 * PI * distance_m)
 }
 
 /// |alpha_lk| of Eq. (3).
-pub fn echo_gain(wavelength_m: f64, rcs_m2: f64, sensor: &Pose, reflector: &Pose, target_m: Point) -> f64 {
+pub(crate) fn echo_gain(
+    wavelength_m: f64,
+    rcs_m2: f64,
+    sensor: &Pose,
+    reflector: &Pose,
+    target_m: Point,
+) -> f64 {
     let (d_l, d_k) = (sensor.distance_m(target_m), reflector.distance_m(target_m));
     (wavelength_m.powi(2) * rcs_m2 / (64.0 * PI.powi(3))).sqrt() / (d_k * d_l)
 }

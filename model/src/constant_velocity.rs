@@ -1,19 +1,19 @@
-//! The bound of a target of constant velocity that several frames see.
+//! The bound on the position of a target with constant velocity from several frames.
 //!
-//! Frame f looks at `p + t_f v` and says `I_f` of that place (2 x 2, [`crate::fisher::Information`] at the place where
-//! the target then is). The frames are independent given the state (p, v), so that the information on it is
-//! `sum_f A_f^T I_f A_f` with `A_f = [1, t_f 1]`, and the bound on p, v being unknown, the upper left block of its
-//! inverse. For F frames of equal information one time unit apart and p asked for in the last of them,
+//! Frame f observes the position `p + t_f v` with information `I_f` (2 x 2, [`crate::fisher::Information`] at the
+//! position of the target at that time). The frames are independent given the state (p, v), so that the information on it
+//! is `sum_f A_f^T I_f A_f` with `A_f = [1, t_f 1]`, and the bound on p with v unknown is the upper left block of its
+//! inverse. For F frames of equal information one time unit apart and p at the time of the last frame,
 //! that is `(4 F - 2) / (F (F + 1))` times the bound of one frame.
 
 use nalgebra::{Matrix2, Matrix4};
 
-use crate::fisher::{Unobservable, inverse};
+use crate::fisher::{SingularInformation, inverse};
 
-/// Bound on the position at time zero from frames given as (time, information on the position then). Frames
-/// that were all taken then say nothing of the velocity, and need not.
-pub fn constant_velocity_crb_m2(frames: &[(f64, Matrix2<f64>)]) -> Result<Matrix2<f64>, Unobservable> {
-    // The unit of time is that of the farthest frame, so that both blocks are of one size.
+/// Bound on the position at time zero, in square metres, from frames given as (time, information on the position at that
+/// time). If all frames are at time zero, the velocity does not matter.
+pub fn constant_velocity_crb_m2(frames: &[(f64, Matrix2<f64>)]) -> Result<Matrix2<f64>, SingularInformation> {
+    // The largest time is the unit of time, so that both blocks have the same scale.
     let unit = frames.iter().fold(0.0, |most: f64, (time, _)| most.max(time.abs()));
     if unit == 0.0 {
         return inverse(frames.iter().map(|(_, information)| information).sum());

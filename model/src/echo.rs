@@ -1,14 +1,13 @@
 //! Synthetic echoes: what the sensors of each IRS receive in a frame.
 //!
 //! Eq. (7) on subcarriers: `Y_l(f) = sum_k alpha_lk a(theta_l) a(theta_k)^H S_k X_k(f) exp(-j 2 pi f tau_lk) + N_l(f)`,
-//! with the known BS-IRS delay removed. A path's phase is uniform, unknown, and holds over a
-//! coherent interval. Off by default, what the paper idealises away:
-//! - *leakage*: beams made from an erroneous channel estimate, so that IRS k also radiates the
-//!   streams meant for the others;
-//! - *clock offset*: each node's time is off by a constant;
+//! with the known BS-IRS delay removed. The phase of a path is uniform, unknown, and constant over a coherent interval.
+//! Imperfections that the paper does not model, off by default:
+//! - *leakage*: beams made from an erroneous channel estimate, so that IRS k also radiates the streams of the others;
+//! - *clock offset*: the clock of each node has a constant error;
 //! - *fluctuating cross-section*: Swerling I per path;
-//! - *second-order reflections*: waves that pass from one IRS to another on their way to the
-//!   target or on their way back, over a line-of-sight channel of free-space gain.
+//! - *second-order reflections*: waves that pass from one IRS to another on their way to the target or back, over a
+//!   line-of-sight channel of free-space gain.
 //!
 //! Only the echo source knows the truth; estimators get a [`System`].
 
@@ -22,23 +21,23 @@ use crate::algebra::{CMatrix, CVector, unit_phasor};
 use crate::beamforming::apply_phases;
 use crate::channel::free_space_gain;
 use crate::geometry::{Point, cascade_delay_s};
-use crate::random::{Purpose, Stream, stream};
+use crate::random::{Purpose, stream};
 use crate::scenario::{CrossSection, Motion, Scenario, ScenarioError};
 use crate::system::{Illumination, System};
 use crate::units::SPEED_OF_LIGHT_M_S;
 
-/// Draws the frames of a scenario.
+/// Generates the frames of a scenario.
 #[derive(Debug, Clone)]
 pub struct EchoSource {
     scenario: Scenario,
     system: System,
-    /// What IRS k truly radiates of the streams of IRS j: `Theta_k H_k W_j`, indexed [k][j].
+    /// What IRS k actually radiates of the streams of IRS j: `Theta_k H_k W_j`, indexed [k][j].
     radiated: Vec<Vec<CMatrix>>,
     phases: Vec<CVector>,
     clock_offset_s: Vec<f64>,
 }
 
-/// A wave that reaches the sensors of one node on the streams of IRS `stream`.
+/// A wave that arrives at the sensors of one node on the streams of IRS `stream`.
 struct Wave {
     stream: usize,
     gain: Complex64,
@@ -50,7 +49,7 @@ struct Wave {
 }
 
 impl EchoSource {
-    /// The source of a scenario.
+    /// Validates the scenario and draws its channels, beams, phases and clock offsets.
     pub fn new(scenario: &Scenario) -> Result<Self, ScenarioError> {
         let illumination = Illumination::new(scenario)?;
         let leaky = scenario.imperfections.channel_error > 0.0;
@@ -61,7 +60,7 @@ impl EchoSource {
                     let incident = &illumination.channels[k] * &illumination.beams[j];
                     apply_phases(&illumination.phases[k], &incident)
                 };
-                // Without channel error the streams of the others are zero but for rounding.
+                // Without channel error the streams of the others are zero up to rounding.
                 (0..count).map(|j| if leaky || j == k { reflect(j) } else { CMatrix::zeros(0, 0) }).collect()
             })
             .collect();
@@ -69,35 +68,30 @@ impl EchoSource {
         let deviation = scenario.imperfections.clock_offset_s;
         let clock_offset_s =
             (0..count).map(|_| deviation * clocks.sample::<f64, _>(StandardNormal)).collect();
-        let system = System::of(scenario, illumination.believed);
+        let system = System::of(scenario, illumination.believed)?;
         Ok(Self { scenario: scenario.clone(), system, radiated, phases: illumination.phases, clock_offset_s })
     }
 
-    /// What the estimators may know.
+    /// The site: what estimators may know.
     pub fn system(&self) -> &System {
         &self.system
     }
 
-    /// Radar cross-section of the target; where it fluctuates, its mean.
+    /// Radar cross-section of the target; the mean if it fluctuates.
     pub fn rcs_m2(&self) -> f64 {
         self.scenario.rcs_m2()
-    }
-
-    /// Clock offset of node `l`.
-    pub fn clock_offset_s(&self, l: usize) -> f64 {
-        self.clock_offset_s[l]
     }
 
     fn interval(&self, frame: u64) -> u64 {
         frame / self.scenario.signal.coherent_frames
     }
 
-    /// Where the target is in a frame.
+    /// Position of the target in a frame.
     pub fn target_m(&self, frame: u64) -> Point {
         self.target_on_m(&self.scenario.target.motion, frame)
     }
 
-    /// Where a target that moves in another way is in a frame.
+    /// Position of a target with another motion in a frame.
     pub fn target_on_m(&self, motion: &Motion, frame: u64) -> Point {
         motion.position_m(frame).unwrap_or_else(|| {
             let mut draw = stream(self.scenario.seed, Purpose::Target, [self.interval(frame), 0]);
@@ -105,7 +99,8 @@ impl EchoSource {
         })
     }
 
-    /// What node `l` receives in `frame` from a target at `target_m`: M sensors x L subcarriers.
+    /// What node `l` receives in `frame` from a target at `target_m`: M sensors x L subcarriers; noise only if there is no
+    /// such node.
     pub fn frame(&self, l: usize, frame: u64, target_m: Point) -> CMatrix {
         let mut received = self.noise(l, frame);
         for wave in self.waves(l, frame, target_m) {
@@ -114,7 +109,7 @@ impl EchoSource {
         received
     }
 
-    /// A frame without a target: noise only.
+    /// What node `l` receives in `frame` without a target: noise only.
     pub fn noise(&self, l: usize, frame: u64) -> CMatrix {
         let mut noise = stream(self.scenario.seed, Purpose::Noise, [l as u64, frame]);
         let deviation = (self.system.noise_power_w / 2.0).sqrt();
@@ -124,7 +119,8 @@ impl EchoSource {
 
     fn waves(&self, l: usize, frame: u64, target_m: Point) -> Vec<Wave> {
         let count = self.system.irs_count();
-        let arrival = self.system.sensor_array().steering(self.system.irs[l].pose.local_angle_rad(target_m));
+        let Some(node) = self.system.irs.get(l) else { return Vec::new() };
+        let arrival = self.system.sensor_array().steering(node.pose.local_angle_rad(target_m));
         let mut waves = Vec::with_capacity(count);
         for k in 0..count {
             let gain = self.path_gain(l, k, frame, target_m);
@@ -149,20 +145,16 @@ impl EchoSource {
         cascade_delay_s(&self.system.irs[l].pose, &self.system.irs[k].pose, target_m) + self.clock_offset_s[l]
     }
 
-    /// alpha_lk with its phase and, where it fluctuates, its cross-section.
+    /// alpha_lk with its phase and the fluctuation of the cross-section.
     fn path_gain(&self, l: usize, k: usize, frame: u64, target_m: Point) -> Complex64 {
         let path = (l * self.system.irs_count() + k) as u64;
-        let at = [self.interval(frame), path];
-        let mut phase: Stream = stream(self.scenario.seed, Purpose::PathPhase, at);
+        let draw = |purpose| stream(self.scenario.seed, purpose, [self.interval(frame), path]);
+        let phasor = unit_phasor(draw(Purpose::PathPhase).random_range(0.0..TAU));
         let fluctuation = match self.scenario.imperfections.cross_section {
             CrossSection::Constant => 1.0,
-            CrossSection::Swerling1 => {
-                stream(self.scenario.seed, Purpose::CrossSection, at).sample::<f64, _>(Exp1).sqrt()
-            }
+            CrossSection::Swerling1 => draw(Purpose::CrossSection).sample::<f64, _>(Exp1).sqrt(),
         };
-        unit_phasor(phase.random_range(0.0..TAU))
-            * self.system.echo_gain(l, k, target_m, self.rcs_m2())
-            * fluctuation
+        phasor * self.system.echo_gain(l, k, target_m, self.rcs_m2()).unwrap_or(0.0) * fluctuation
     }
 
     /// Line-of-sight channel from IRS `from` to an array of IRS `to`: (gain, angle at `to`, angle at `from`, delay).
@@ -213,7 +205,7 @@ impl EchoSource {
     /// Adds `gain a (content^T X(f)) exp(-j 2 pi f tau)` on the subcarriers of the wave's streams.
     fn add(&self, received: &mut CMatrix, wave: &Wave) {
         let waveform = &self.system.irs[wave.stream].waveform;
-        let phasors = self.system.delay_phasors(wave.stream, wave.delay_s);
+        let phasors = self.system.delay_phasors(wave.stream, wave.delay_s).unwrap_or_default();
         for ((&subcarrier, code), phasor) in
             waveform.subcarriers.iter().zip(waveform.codes.column_iter()).zip(phasors)
         {

@@ -4,12 +4,12 @@
 //! delay), and its information `(2 / sigma^2) Re(D^H P D)`. With the gain unknown (`exact`), P projects out the
 //! mean's own direction; with the gain known (`paper`), P = I. The printed bound leaves out
 //! 2 / sigma^2, writes N for M in F(theta_AOA), mixes the sums over l and k, and treats alpha as known; only the
-//! last is kept, as the variant [`Gain::Known`], since it is a modelling choice and not a slip.
+//! last is kept, as the variant [`Gain::Known`], since it is a modelling choice and not an error.
 //!
 //! The mean is a Kronecker product of a sensor factor `a` and a stream factor `r`, and so are its derivatives:
 //! inner products of M n_k-vectors are products of inner products of short ones. The projected derivatives
-//! are formed as vectors before their norms are taken: AOD information twelve orders of magnitude below its
-//! unprojected size still comes out right.
+//! are formed as vectors before their norms are taken, so that AOD information twelve orders of magnitude below its
+//! unprojected size is still accurate.
 //! Cost per path: O(N D + D n_k).
 
 use std::f64::consts::TAU;
@@ -21,41 +21,42 @@ use crate::algebra::CVector;
 use crate::geometry::{Point, cascade_delay_gradient_s_m};
 use crate::system::System;
 
-/// What is assumed about the complex gain of every path.
+/// Assumption about the complex gain of every path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Gain {
-    /// Unknown in amplitude and phase: the exact bound, by which estimators are judged.
+    /// Unknown in amplitude and phase: the exact bound, with which estimators are compared.
     Unknown,
     /// Known: the paper's bound.
     Known,
 }
 
-/// Which measurements count (Section VI-A). The paper's fifth scheme, a single IRS, is a system
-/// of its own: [`crate::scenario::Scenario::single_irs`].
+/// Which measurements are used (Section VI-A). The paper's fifth scheme, a single IRS, is a separate system:
+/// [`crate::scenario::Scenario::single_irs`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scheme {
     /// Angles and delays of all K^2 paths.
     Hybrid,
-    /// Angles of all paths; delays are nuisance.
+    /// Angles of all paths; delays are nuisance parameters.
     AngleOnly,
-    /// Delays of all paths; angles are nuisance.
+    /// Delays of all paths; angles are nuisance parameters.
     DelayOnly,
     /// Angles and delays of the K paths (k, k).
     NoCollaboration,
 }
 
-/// The paths say too little to bound the position.
+/// The paths contain too little information to bound the position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the position is not observable from these paths: the Fisher information is singular")]
-pub struct Unobservable;
+pub struct SingularInformation;
 
 /// Fisher information of every path of a system for one target.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Information {
-    /// Per path (l, k): information on (AOA, AOD, delay); none where the path is missing.
-    pub paths: Vec<Vec<Option<Matrix3<f64>>>>,
+    /// Information on (AOA, AOD, delay), indexed `[l][k]`; none if the path is missing.
+    paths: Vec<Vec<Option<Matrix3<f64>>>>,
+    /// Jacobians of (AOA, AOD, delay) with respect to the position, indexed `[l][k]`.
     geometry: Vec<Vec<Matrix3x2<f64>>>,
 }
 
@@ -63,37 +64,41 @@ pub struct Information {
 const UNOBSERVABLE: f64 = 1e-13;
 
 impl Information {
-    /// Information on a target of radar cross-section `rcs_m2` at `target_m`: a bound is about the truth, which the
-    /// system does not hold.
+    /// Information on a target of radar cross-section `rcs_m2` at `target_m`, which the system does not contain.
     pub fn new(system: &System, target_m: Point, rcs_m2: f64, gain: Gain) -> Self {
         let count = system.irs_count();
         let departures: Vec<StreamFactor> =
             (0..count).map(|k| StreamFactor::new(system, k, target_m, gain)).collect();
         let arrivals: Vec<SensorFactor> =
             (0..count).map(|l| SensorFactor::new(system, l, target_m, gain)).collect();
-        let grid = |path: &dyn Fn(usize, usize) -> Matrix3<f64>| -> Vec<Vec<Option<Matrix3<f64>>>> {
-            (0..count).map(|l| (0..count).map(|k| Some(path(l, k))).collect()).collect()
+        let path = |l: usize, k: usize| {
+            let scale = 2.0 * system.echo_gain(l, k, target_m, rcs_m2)?.powi(2) / system.noise_power_w;
+            Some(arrivals[l].with(&departures[k]) * scale)
         };
-        let paths = grid(&|l, k| {
-            let scale = 2.0 * system.echo_gain(l, k, target_m, rcs_m2).powi(2) / system.noise_power_w;
-            arrivals[l].with(&departures[k]) * scale
-        });
+        let paths = (0..count).map(|l| (0..count).map(|k| path(l, k)).collect()).collect();
         let geometry =
             (0..count).map(|l| (0..count).map(|k| path_jacobian(system, l, k, target_m)).collect()).collect();
         Self { paths, geometry }
     }
 
-    /// The same information where node `l` reports the average of `frames` frames over which its path phases hold:
-    /// the noise power is `frames` times lower, so that its paths say `frames` times as much.
+    /// The same information if node `l` reports the average of `frames` frames with constant path phases: the noise
+    /// power is `frames` times lower, and the information of its paths `frames` times higher. No change without such a node.
     pub fn averaged(mut self, l: usize, frames: f64) -> Self {
-        self.paths[l].iter_mut().flatten().for_each(|path| *path *= frames);
+        self.paths.get_mut(l).into_iter().flatten().flatten().for_each(|path| *path *= frames);
         self
     }
 
-    /// The same information without path (l, k).
+    /// The same information without path (l, k), if there is such a path.
     pub fn without(mut self, l: usize, k: usize) -> Self {
-        self.paths[l][k] = None;
+        if let Some(path) = self.paths.get_mut(l).and_then(|row| row.get_mut(k)) {
+            *path = None;
+        }
         self
+    }
+
+    /// Information on (AOA, AOD, delay) of every path, indexed `[l][k]`; none if the path is missing.
+    pub fn paths(&self) -> &[Vec<Option<Matrix3<f64>>>] {
+        &self.paths
     }
 
     fn present(&self) -> impl Iterator<Item = (usize, usize, &Matrix3<f64>)> {
@@ -102,8 +107,8 @@ impl Information {
         })
     }
 
-    /// Joint information on the K angles, each shared by its AOA and AOD roles; delays are nuisance.
-    pub fn angle_information(&self) -> DMatrix<f64> {
+    /// Joint information on the K angles, each both an AOA and an AOD; delays are nuisance parameters.
+    fn angle_information(&self) -> DMatrix<f64> {
         let count = self.paths.len();
         let mut joint = DMatrix::zeros(count, count);
         for (l, k, f) in self.present() {
@@ -117,17 +122,17 @@ impl Information {
     }
 
     /// Bound on each of the K angles.
-    pub fn angle_crb_rad2(&self) -> Result<Vec<f64>, Unobservable> {
-        let inverse = self.angle_information().cholesky().ok_or(Unobservable)?.inverse();
+    pub fn angle_crb_rad2(&self) -> Result<Vec<f64>, SingularInformation> {
+        let inverse = self.angle_information().cholesky().ok_or(SingularInformation)?.inverse();
         Ok(inverse.diagonal().iter().copied().collect())
     }
 
-    /// Bound on the delay of every path (l, k), jointly with the K shared angles; none where a path is missing.
+    /// Bound on the delay of every path, jointly with the K shared angles, indexed `[l][k]`; none if the path is missing.
     ///
     /// By blocks, with A the angle information: `1/f_tt + g^T A^-1 g / f_tt^2`, g the coupling to the angles.
-    pub fn delay_crb_s2(&self) -> Result<Vec<Vec<Option<f64>>>, Unobservable> {
+    pub fn delay_crb_s2(&self) -> Result<Vec<Vec<Option<f64>>>, SingularInformation> {
         let count = self.paths.len();
-        let angles = self.angle_information().cholesky().ok_or(Unobservable)?;
+        let angles = self.angle_information().cholesky().ok_or(SingularInformation)?;
         let mut bounds = vec![vec![None; count]; count];
         for (l, k, f) in self.present() {
             let mut coupling = DVector::zeros(count);
@@ -139,19 +144,18 @@ impl Information {
         Ok(bounds)
     }
 
-    /// Bound on the position under a scheme.
-    pub fn position_crb_m2(&self, scheme: Scheme) -> Result<Matrix2<f64>, Unobservable> {
+    /// Bound on the position from the measurements of a scheme.
+    pub fn position_crb_m2(&self, scheme: Scheme) -> Result<Matrix2<f64>, SingularInformation> {
         inverse(self.position_information(scheme))
     }
 
-    /// Information on the position under a scheme, per square metre.
+    /// Information on the position from the measurements of a scheme, per square metre.
     pub fn position_information(&self, scheme: Scheme) -> Matrix2<f64> {
         self.present().fold(Matrix2::zeros(), |sum, (l, k, f)| {
             let jacobian = &self.geometry[l][k];
             sum + match scheme {
-                Scheme::Hybrid => jacobian.transpose() * f * jacobian,
-                Scheme::NoCollaboration if l == k => jacobian.transpose() * f * jacobian,
-                Scheme::NoCollaboration => Matrix2::zeros(),
+                Scheme::NoCollaboration if l != k => Matrix2::zeros(),
+                Scheme::NoCollaboration | Scheme::Hybrid => jacobian.transpose() * f * jacobian,
                 Scheme::AngleOnly => {
                     let angles = jacobian.fixed_rows::<2>(0).into_owned();
                     angles.transpose() * without_delay(f) * angles
@@ -168,11 +172,11 @@ impl Information {
 /// The bound that an information implies.
 pub(crate) fn inverse<const N: usize>(
     information: SMatrix<f64, N, N>,
-) -> Result<SMatrix<f64, N, N>, Unobservable> {
-    let inverse = information.cholesky().ok_or(Unobservable)?.inverse();
-    // Symmetric but for rounding.
+) -> Result<SMatrix<f64, N, N>, SingularInformation> {
+    let inverse = information.cholesky().ok_or(SingularInformation)?.inverse();
+    // Symmetric up to rounding.
     let bound = (inverse + inverse.transpose()) / 2.0;
-    if bound.iter().all(|v| v.is_finite()) { Ok(bound) } else { Err(Unobservable) }
+    if bound.iter().all(|v| v.is_finite()) { Ok(bound) } else { Err(SingularInformation) }
 }
 
 /// Rows: gradient of AOA, AOD and delay of path (l, k).
@@ -203,7 +207,7 @@ fn delay_information(f: &Matrix3<f64>) -> f64 {
     if aoa > 0.0 { delay - coupling.powi(2) / aoa } else { delay }
 }
 
-/// Sensor side of a path: `a`, and its derivative (less its part along `a` when the gain is unknown).
+/// Sensor side of a path: `a`, and its derivative (without its component along `a` if the gain is unknown).
 struct SensorFactor {
     energy: f64,
     along: Complex64,
@@ -223,27 +227,19 @@ impl SensorFactor {
         }
     }
 
-    /// Information of the product of both factors, but for `2 |alpha|^2 / sigma^2`.
+    /// Information of the product of both factors, without the factor `2 |alpha|^2 / sigma^2`.
     fn with(&self, streams: &StreamFactor) -> Matrix3<f64> {
-        let energy = self.energy;
+        let aoa = self.derivative_energy * streams.energy;
         let aoa_aod = (self.along.conj() * streams.along_aod).re;
         let aoa_delay = (self.along.conj() * streams.along_delay).re;
-        Matrix3::new(
-            self.derivative_energy * streams.energy,
-            aoa_aod,
-            aoa_delay,
-            aoa_aod,
-            energy * streams.aod_energy,
-            energy * streams.aod_delay,
-            aoa_delay,
-            energy * streams.aod_delay,
-            energy * streams.delay_energy,
-        )
+        let [aod, aod_delay, delay] =
+            [streams.aod_energy, streams.aod_delay, streams.delay_energy].map(|value| self.energy * value);
+        [[aoa, aoa_aod, aoa_delay], [aoa_aod, aod, aod_delay], [aoa_delay, aod_delay, delay]].into()
     }
 }
 
-/// Stream side of a path: `r = a^H S X .* exp(-j 2 pi f tau)` and its derivatives by AOD and delay. The phasor is
-/// common to all three and has modulus one, so that it drops out of every inner product.
+/// Stream side of a path: `r = a^H S X .* exp(-j 2 pi f tau)` and its derivatives with respect to AOD and delay. The
+/// phasor is common to all three and has modulus one, so that it cancels in every inner product.
 struct StreamFactor {
     energy: f64,
     along_aod: Complex64,
@@ -279,14 +275,14 @@ impl StreamFactor {
     }
 }
 
-/// `derivative` less its part along `mean` when the gain is unknown.
+/// `derivative` without its component along `mean` if the gain is unknown.
 fn projected(derivative: CVector, mean: &CVector, gain: Gain) -> CVector {
     let energy = mean.norm_squared();
     if gain == Gain::Known || energy == 0.0 {
         return derivative;
     }
     let before = derivative.norm();
-    // The second pass removes what rounding of the first left along the mean.
+    // The second pass removes the rounding errors of the first.
     let mut rest = derivative;
     for _ in 0..2 {
         let along = mean.dotc(&rest) / energy;

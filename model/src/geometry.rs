@@ -1,11 +1,9 @@
-//! Plane geometry of the scene: where an IRS is, where it looks, and how
-//! delay and bearing move with the target.
+//! Plane geometry: poses of the IRSs, and how delay and bearing depend on the position of the target.
 //!
-//! Section II of the paper, with two departures. The bearing is the four-quadrant
-//! `atan2`, since the paper's arctan loses the quadrant. The paper writes one
-//! theta for two angles that differ by the orientation of the array: here the
-//! *bearing* is global (locator, Jacobians) and the *local angle* is measured
-//! from the broadside of the IRS (steering vectors).
+//! Section II of the paper, with two differences. The bearing is the four-quadrant `atan2`, since the paper's arctan
+//! loses the quadrant. The paper writes one theta for two angles that differ by the orientation of the array: here the
+//! *bearing* is global (locator, Jacobians) and the *local angle* is measured from the broadside of the IRS (steering
+//! vectors).
 
 use std::f64::consts::{PI, TAU};
 
@@ -13,7 +11,7 @@ use nalgebra::Vector2;
 
 use crate::units::SPEED_OF_LIGHT_M_S;
 
-/// A point of the plane, metres.
+/// A point of the plane, in metres.
 pub type Point = Vector2<f64>;
 
 /// Position and orientation of one IRS.
@@ -21,7 +19,7 @@ pub type Point = Vector2<f64>;
 pub struct Pose {
     /// Centre of the array.
     pub position_m: Point,
-    /// Global direction of the array's broadside.
+    /// Bearing of the broadside.
     pub broadside_rad: f64,
 }
 
@@ -41,7 +39,7 @@ impl Pose {
         bearing_rad(self.position_m, target_m)
     }
 
-    /// Angle of `target_m` from broadside: the angle inside the steering vector.
+    /// Angle of `target_m` from broadside, the argument of the steering vector, in [-pi, pi).
     pub fn local_angle_rad(&self, target_m: Point) -> f64 {
         wrap_angle(self.bearing_rad(target_m) - self.broadside_rad)
     }
@@ -64,13 +62,12 @@ pub fn bearing_rad(from: Point, to: Point) -> f64 {
     v.y.atan2(v.x)
 }
 
-/// The angle brought into [-pi, pi).
+/// The equivalent angle in [-pi, pi).
 pub fn wrap_angle(angle_rad: f64) -> f64 {
     (angle_rad + PI).rem_euclid(TAU) - PI
 }
 
-/// Delay reflector -> target -> sensor, `(d_l + d_k) / c`; the known BS-IRS delay is
-/// not part of it.
+/// Delay reflector -> target -> sensor, `(d_l + d_k) / c`, without the known BS-IRS delay.
 pub fn cascade_delay_s(sensor: &Pose, reflector: &Pose, target_m: Point) -> f64 {
     (sensor.distance_m(target_m) + reflector.distance_m(target_m)) / SPEED_OF_LIGHT_M_S
 }

@@ -1,4 +1,5 @@
 #![doc = include_str!("../README.md")]
+#![warn(missing_docs)]
 
 pub mod algebra;
 pub mod array;
@@ -11,6 +12,7 @@ pub mod geometry;
 pub mod prior;
 pub mod random;
 pub mod scenario;
+pub mod score;
 pub mod system;
 pub mod units;
 pub mod waveform;
@@ -22,8 +24,9 @@ pub use fisher::{Gain, Information, Scheme};
 pub use geometry::{Point, Pose};
 pub use prior::CrossSectionPrior;
 pub use scenario::Scenario;
-pub use system::{RankCase, System};
+pub use score::Score;
+pub use system::{RankCase, System, SystemParts};
 
-/// Most IRSs of a site. Scenarios, sites from the wire, the ring generator, the locator and the fusion center's
-/// bookkeeping (one bit per IRS) all keep to this one limit.
+/// Largest number of IRSs of a site: the limit of scenarios, sites from the wire, the ring generator, the locator and
+/// the fusion center (which uses one bit per IRS).
 pub const MOST_IRS: usize = 32;

@@ -1,36 +1,36 @@
-//! What estimators may assume of a target that they have not seen yet.
+//! What estimators may assume about a target before it is observed.
 //!
-//! The radar cross-section of a target is not known beforehand, only its order of magnitude. The prior is log-normal,
-//! that is normal in decibels: 0 dBsm with a standard deviation of 10 dB by default, which holds anything from a drone
-//! to a car within two deviations. Estimators average over it, or weigh it by what they receive.
+//! Only the order of magnitude of a target's radar cross-section is known in advance. The prior is log-normal, that is
+//! normal in decibels: by default 0 dBsm with a standard deviation of 10 dB, so that a drone and a car both lie within
+//! two deviations. Estimators average over it, or weight it by the received signal.
+
+use crate::units::ratio_from_db;
 
 /// A log-normal prior on the radar cross-section.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CrossSectionPrior {
-    /// Median.
+    /// Median of the cross-section, positive.
     pub median_m2: f64,
     /// Standard deviation of `10 log10` of the cross-section.
     pub deviation_db: f64,
 }
 
-/// Spacing of [`CrossSectionPrior::grid`]: weights of streams hardly change over it.
+/// Spacing of [`CrossSectionPrior::grid`]; the weights of streams hardly change over it.
 const STEP_DB: f64 = 5.0;
-/// Standard deviations that the grid reaches either way.
+/// Half width of the grid in standard deviations.
 const REACH: f64 = 2.5;
+/// Largest half width of the grid in steps, which no valid prior reaches.
+const MOST_STEPS: f64 = 100.0;
 
 impl CrossSectionPrior {
-    /// Cross-sections in square metres with their probabilities, which sum to one; the median alone where the deviation
-    /// is below 2 dB.
+    /// Cross-sections in square metres with their probabilities, which sum to one; only the median if the deviation is
+    /// below 2 dB.
     pub fn grid(&self) -> Vec<(f64, f64)> {
-        let steps = (REACH * self.deviation_db / STEP_DB).floor() as i32;
-        let at_db = |i: i32| f64::from(i) * STEP_DB;
+        let steps = (REACH * self.deviation_db / STEP_DB).floor().clamp(0.0, MOST_STEPS) as i32;
+        let grid_db = (-steps..=steps).map(|i| f64::from(i) * STEP_DB);
         let density = |db: f64| if db == 0.0 { 1.0 } else { (-(db / self.deviation_db).powi(2) / 2.0).exp() };
-        let total: f64 = (-steps..=steps).map(|i| density(at_db(i))).sum();
-        let point = |i: i32| {
-            let db = at_db(i);
-            (self.median_m2 * 10f64.powf(db / 10.0), density(db) / total)
-        };
-        (-steps..=steps).map(point).collect()
+        let total: f64 = grid_db.clone().map(density).sum();
+        grid_db.map(|db| (self.median_m2 * ratio_from_db(db), density(db) / total)).collect()
     }
 }
 

@@ -1,14 +1,14 @@
-//! Randomness: one seed, an independent stream per purpose.
+//! Random numbers: one seed, an independent stream per purpose.
 //!
-//! A stream's ChaCha key *is* its address (seed, purpose, two indices), so streams can
-//! be opened in any order, on any process or thread, and never overlap.
+//! The ChaCha key of a stream consists of seed, purpose and two indices, so that streams can be opened in any order, by
+//! any process or thread, and never overlap.
 
 use num_complex::Complex64;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rand_distr::StandardNormal;
 
-/// Generator behind every stream.
+/// Generator of every stream.
 pub type Stream = ChaCha8Rng;
 
 /// What a stream of random numbers is for.
@@ -37,13 +37,13 @@ pub enum Purpose {
     ClockOffset = 10,
     /// Radar cross-section per path (index: coherent interval).
     CrossSection = 11,
-    /// Free for tests and studies.
+    /// Tests and studies.
     Study = 12,
     /// The backhaul emulator (indices: link; direction, or 2 for outages).
     Backhaul = 13,
 }
 
-/// The stream of `purpose` under `seed`, at the given indices.
+/// The stream of a seed, a purpose and two indices.
 pub fn stream(seed: u64, purpose: Purpose, indices: [u64; 2]) -> Stream {
     let mut key = [0u8; 32];
     for (word, bytes) in [seed, purpose as u64, indices[0], indices[1]].iter().zip(key.chunks_exact_mut(8)) {
@@ -52,7 +52,7 @@ pub fn stream(seed: u64, purpose: Purpose, indices: [u64; 2]) -> Stream {
     ChaCha8Rng::from_seed(key)
 }
 
-/// A circular complex Gaussian of the given variance.
+/// A sample of the circular complex normal distribution with this variance.
 pub fn complex_normal(stream: &mut Stream, variance: f64) -> Complex64 {
     let deviation = (variance / 2.0).sqrt();
     let (re, im): (f64, f64) = (stream.sample(StandardNormal), stream.sample(StandardNormal));

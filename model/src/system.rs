@@ -1,14 +1,14 @@
-//! The sensing system as its processors know it, the *site*: poses, streams, reflected signals, coverage, noise, and a
-//! prior on what is to be located. It holds nothing of the target, of imperfections or of the seed: what only the
-//! simulator knows stays in the [`Scenario`] and in the echo source.
+//! The sensing system as estimators know it, the *site*: poses, streams, reflected signals, coverage, noise, and a
+//! prior on the cross-section. It contains neither target, imperfections nor seed, which only the [`Scenario`] and the
+//! echo source contain.
 //!
-//! `S_k = Theta_k H_k W_k` (N x D_k) is what IRS k radiates, stream by stream. Where the channel
-//! estimate is wrong this is the *believed* signal; what is truly radiated is known only
-//! to the echo source ([`crate::echo`]).
+//! `S_k = Theta_k H_k W_k` (N x D_k) is what IRS k radiates, stream by stream. If the channel estimate has errors, this
+//! is the *believed* signal; only the echo source ([`crate::echo`]) knows the radiated one.
 
 mod validate;
 
 use std::f64::consts::TAU;
+use std::ops::Deref;
 
 use nalgebra::linalg::SVD;
 use num_complex::Complex64;
@@ -24,23 +24,23 @@ use crate::random::{Purpose, complex_normal, stream};
 use crate::scenario::{Coverage, Phases, Scenario, ScenarioError};
 use crate::waveform::{Waveform, subcarrier_frequency_hz, waveforms};
 
-/// One IRS: where it stands, what it radiates and the streams that carry it.
+/// One IRS: its pose, what it radiates and the streams that carry it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Irs {
-    /// Position and orientation.
+    /// Position and orientation, common to sensors and elements.
     pub pose: Pose,
-    /// S_k, N x D_k.
+    /// S_k, N x D_k, sqrt(W).
     pub reflected_signal: CMatrix,
-    /// Subcarriers and codes.
+    /// Subcarriers and codes X_k.
     pub waveform: Waveform,
 }
 
-/// Everything that an estimator may know.
+/// Everything that an estimator may know, as plain data; [`System::checked`] makes a system of it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct System {
-    /// Carrier wavelength.
+pub struct SystemParts {
+    /// Wavelength lambda of the carrier.
     pub wavelength_m: f64,
-    /// Element spacing in wavelengths.
+    /// Distance between neighbouring elements of all arrays, in wavelengths.
     pub spacing_wavelengths: f64,
     /// Bandwidth W.
     pub bandwidth_hz: f64,
@@ -50,34 +50,46 @@ pub struct System {
     pub noise_power_w: f64,
     /// Transmit power P_max.
     pub transmit_power_w: f64,
-    /// Frames over which path phases hold.
+    /// Frames over which the path phases are constant, at least 1.
     pub coherent_frames: u64,
-    /// What may be assumed of a target's radar cross-section.
+    /// Prior on the radar cross-section of a target.
     pub prior: CrossSectionPrior,
-    /// Where the base station stands.
+    /// Position of the base station.
     pub base_station_m: Point,
     /// Sensors M per IRS.
     pub sensors: usize,
     /// Reflecting elements N per IRS.
     pub elements: usize,
-    /// Where targets can be.
+    /// Area of possible target positions.
     pub coverage: Coverage,
-    /// The IRSs.
+    /// The K IRSs, indexed by k (or l, as sensors).
     pub irs: Vec<Irs>,
 }
 
-/// How much of the reflected signal can be told apart (Section IV-B).
+/// A consistent system: its parts can be read, but not changed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct System(SystemParts);
+
+impl Deref for System {
+    type Target = SystemParts;
+
+    fn deref(&self) -> &SystemParts {
+        &self.0
+    }
+}
+
+/// Rank of the reflected signal S_k (Section IV-B).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RankCase {
     /// Case 1, rank N.
     Full,
-    /// Case 2, between.
+    /// Case 2, rank between 1 and N.
     Partial,
     /// Case 3, rank one: the AOD is not observable.
     One,
 }
 
-/// Channels, beams and phases: what a scenario draws before anything is radiated.
+/// What a scenario draws for each IRS: true channel H_k, beam W_k, phases and believed reflected signal S_k.
 pub(crate) struct Illumination {
     pub channels: Vec<CMatrix>,
     pub beams: Vec<CMatrix>,
@@ -87,8 +99,7 @@ pub(crate) struct Illumination {
 
 impl Illumination {
     pub(crate) fn new(scenario: &Scenario) -> Result<Self, ScenarioError> {
-        scenario.validate()?;
-        let channels = base_station_channels(scenario);
+        let channels = base_station_channels(scenario)?;
         let estimates: Vec<CMatrix> =
             channels.iter().enumerate().map(|(k, h)| estimated_channel(scenario, k, h)).collect();
         let beams = zero_forcing(&estimates, scenario.frame_power_w())
@@ -122,33 +133,36 @@ fn element_phases(scenario: &Scenario, k: usize, incident: &CMatrix) -> CVector 
         Phases::Aligned { toward_m } => {
             let array =
                 UniformLinearArray { elements, spacing_wavelengths: scenario.signal.spacing_wavelengths };
-            let toward = scenario.pose(k).local_angle_rad(Point::from(toward_m));
+            let toward = scenario.irs[k].pose().local_angle_rad(Point::from(toward_m));
             aligned_phases(incident, &array.steering(toward))
         }
     }
 }
 
 impl System {
-    /// The system of a scenario.
+    /// The site of a scenario, which is validated.
     pub fn new(scenario: &Scenario) -> Result<Self, ScenarioError> {
-        Ok(Self::of(scenario, Illumination::new(scenario)?.believed))
+        Self::of(scenario, Illumination::new(scenario)?.believed)
     }
 
-    /// The system of a checked scenario whose IRSs radiate `reflected_signals`.
-    pub(crate) fn of(scenario: &Scenario, reflected_signals: Vec<CMatrix>) -> Self {
+    /// A system of these parts; refuses impossible values, inconsistent parts and values that are not finite. The error
+    /// names the key.
+    pub fn checked(parts: SystemParts) -> Result<Self, ScenarioError> {
+        parts.validate()?;
+        Ok(Self(parts))
+    }
+
+    /// The system of a validated scenario whose IRSs radiate `reflected_signals`.
+    pub(crate) fn of(scenario: &Scenario, reflected_signals: Vec<CMatrix>) -> Result<Self, ScenarioError> {
         let streams: Vec<usize> = reflected_signals.iter().map(CMatrix::ncols).collect();
         let waveforms = waveforms(scenario.seed, scenario.signal.subcarriers, &streams);
-        let irs = reflected_signals
-            .into_iter()
-            .zip(waveforms)
-            .enumerate()
-            .map(|(k, (reflected_signal, waveform))| Irs {
-                pose: scenario.pose(k),
-                reflected_signal,
-                waveform,
-            })
-            .collect();
-        Self {
+        let parts = reflected_signals.into_iter().zip(waveforms).enumerate();
+        let irs = parts.map(|(k, (reflected_signal, waveform))| Irs {
+            pose: scenario.irs[k].pose(),
+            reflected_signal,
+            waveform,
+        });
+        Self::checked(SystemParts {
             wavelength_m: scenario.signal.wavelength_m,
             spacing_wavelengths: scenario.signal.spacing_wavelengths,
             bandwidth_hz: scenario.signal.bandwidth_hz,
@@ -161,8 +175,8 @@ impl System {
             sensors: scenario.surface.sensors,
             elements: scenario.surface.elements,
             coverage: scenario.coverage.clone(),
-            irs,
-        }
+            irs: irs.collect(),
+        })
     }
 
     /// Number of IRSs K.
@@ -170,12 +184,12 @@ impl System {
         self.irs.len()
     }
 
-    /// The sensors of an IRS.
+    /// The array of the M sensors of an IRS.
     pub fn sensor_array(&self) -> UniformLinearArray {
         UniformLinearArray { elements: self.sensors, spacing_wavelengths: self.spacing_wavelengths }
     }
 
-    /// The reflecting elements of an IRS.
+    /// The array of the N reflecting elements of an IRS.
     pub fn element_array(&self) -> UniformLinearArray {
         UniformLinearArray { elements: self.elements, spacing_wavelengths: self.spacing_wavelengths }
     }
@@ -185,64 +199,66 @@ impl System {
         subcarrier_frequency_hz(subcarrier, self.subcarriers, self.bandwidth_hz)
     }
 
-    /// |alpha_lk| for a target of that cross-section at `target_m`.
-    pub fn echo_gain(&self, l: usize, k: usize, target_m: Point, rcs_m2: f64) -> f64 {
-        echo_gain(self.wavelength_m, rcs_m2, &self.irs[l].pose, &self.irs[k].pose, target_m)
+    /// |alpha_lk| for a target of cross-section `rcs_m2` at `target_m`; none if there is no such path.
+    pub fn echo_gain(&self, l: usize, k: usize, target_m: Point, rcs_m2: f64) -> Option<f64> {
+        let (sensor, reflector) = (self.irs.get(l)?, self.irs.get(k)?);
+        Some(echo_gain(self.wavelength_m, rcs_m2, &sensor.pose, &reflector.pose, target_m))
     }
 
-    /// `b_k = S_k^H a(theta_k)`: what the target receives from IRS `k`, per stream.
-    pub fn illumination(&self, k: usize, target_m: Point) -> CVector {
-        let theta = self.irs[k].pose.local_angle_rad(target_m);
-        self.irs[k].reflected_signal.ad_mul(&self.element_array().steering(theta))
+    /// `b_k = S_k^H a(theta_k)`: what the target receives from IRS `k`, per stream; none if there is no such IRS.
+    pub fn illumination(&self, k: usize, target_m: Point) -> Option<CVector> {
+        let irs = self.irs.get(k)?;
+        let theta = irs.pose.local_angle_rad(target_m);
+        Some(irs.reflected_signal.ad_mul(&self.element_array().steering(theta)))
     }
 
     /// SNR of path (l, k) after the matched filter, `|alpha|^2 M ||b_k||^2 / sigma^2`: the energy of the
-    /// noiseless block R_lk over the noise variance of one of its entries.
-    pub fn path_snr(&self, l: usize, k: usize, target_m: Point, rcs_m2: f64) -> f64 {
-        let energy = self.sensors as f64 * self.illumination(k, target_m).norm_squared();
-        self.echo_gain(l, k, target_m, rcs_m2).powi(2) * energy / self.noise_power_w
+    /// noiseless block R_lk over the noise variance of one of its entries. None if there is no such path.
+    pub fn path_snr(&self, l: usize, k: usize, target_m: Point, rcs_m2: f64) -> Option<f64> {
+        let energy = self.sensors as f64 * self.illumination(k, target_m)?.norm_squared();
+        Some(self.echo_gain(l, k, target_m, rcs_m2)?.powi(2) * energy / self.noise_power_w)
     }
 
-    /// Directions of S_k that carry signal above the noise, for a target of that cross-section at the centre of the
-    /// coverage area and the sensor that hears it best. Direction i has SNR `|alpha|^2 M sigma_i^2 / sigma^2`
-    /// on average over the AOD; one below unity is not rank.
-    pub fn effective_rank(&self, k: usize, rcs_m2: f64) -> usize {
-        let centre = self.coverage.centre();
-        let gain = (0..self.irs_count()).map(|l| self.echo_gain(l, k, centre, rcs_m2)).fold(0.0, f64::max);
-        let floor = self.noise_power_w / (gain.powi(2) * self.sensors as f64);
-        let singular = SVD::new(self.irs[k].reflected_signal.clone(), false, false).singular_values;
-        singular.iter().filter(|&&s| s * s > floor).count()
+    /// Number of directions of S_k that carry signal above the noise, for a target of cross-section `rcs_m2` at the
+    /// centre of the coverage area and the IRS with the strongest echo. Direction i has SNR
+    /// `|alpha|^2 M sigma_i^2 / sigma^2` on average over the AOD; it counts if that exceeds one. None if there is no
+    /// such IRS.
+    pub fn effective_rank(&self, k: usize, rcs_m2: f64) -> Option<usize> {
+        let (irs, centre) = (self.irs.get(k)?, self.coverage.centre());
+        let gains = (0..self.irs_count()).filter_map(|l| self.echo_gain(l, k, centre, rcs_m2));
+        let floor = self.noise_power_w / (gains.fold(0.0, f64::max).powi(2) * self.sensors as f64);
+        let singular = SVD::new(irs.reflected_signal.clone(), false, false).singular_values;
+        Some(singular.iter().filter(|&&s| s * s > floor).count())
     }
 
-    /// Rank case of IRS `k` by effective rank.
-    pub fn rank_case(&self, k: usize, rcs_m2: f64) -> RankCase {
-        match self.effective_rank(k, rcs_m2) {
+    /// Rank case of IRS `k` by [`System::effective_rank`].
+    pub fn rank_case(&self, k: usize, rcs_m2: f64) -> Option<RankCase> {
+        Some(match self.effective_rank(k, rcs_m2)? {
             0 | 1 => RankCase::One,
             rank if rank < self.elements => RankCase::Partial,
             _ => RankCase::Full,
-        }
+        })
     }
 
-    /// Largest |local angle| at which IRS `k` can see the coverage area, over its corners and a grid.
-    pub fn widest_view_rad(&self, k: usize) -> f64 {
-        let steps = 20;
-        let fraction = |i: usize| i as f64 / steps as f64;
-        (0..=steps)
-            .flat_map(|i| (0..=steps).map(move |j| (i, j)))
-            .map(|(i, j)| self.irs[k].pose.local_angle_rad(self.coverage.at(fraction(i), fraction(j))).abs())
-            .fold(0.0, f64::max)
+    /// Largest |local angle| of the coverage area seen from IRS `k`, over a grid that includes the corners; none if
+    /// there is no such IRS.
+    pub fn widest_view_rad(&self, k: usize) -> Option<f64> {
+        let pose = &self.irs.get(k)?.pose;
+        let fractions = || (0..=20).map(|i| f64::from(i) / 20.0);
+        let points_m = fractions().flat_map(|u| fractions().map(move |v| self.coverage.at(u, v)));
+        Some(points_m.map(|point_m| pose.local_angle_rad(point_m).abs()).fold(0.0, f64::max))
     }
 
-    /// A sentence per IRS whose view of the coverage area is wider than its unambiguous sector.
+    /// A warning for each IRS whose view of the coverage area is wider than its unambiguous sector.
     pub fn warnings(&self) -> Vec<String> {
         let sector = self.sensor_array().unambiguous_half_sector_rad();
         (0..self.irs_count())
-            .filter(|&k| self.widest_view_rad(k) > sector)
-            .map(|k| {
+            .filter_map(|k| Some((k, self.widest_view_rad(k).filter(|widest| *widest > sector)?)))
+            .map(|(k, widest)| {
                 format!(
                     "irs[{k}] sees the coverage area up to {:.1} degrees from broadside, but angles are unambiguous \
                      only within +-{:.1} degrees at a spacing of {} wavelengths",
-                    self.widest_view_rad(k).to_degrees(),
+                    widest.to_degrees(),
                     sector.to_degrees(),
                     self.spacing_wavelengths
                 )
@@ -250,13 +266,9 @@ impl System {
             .collect()
     }
 
-    /// `exp(-j 2 pi f tau)` on the subcarriers of IRS `k`.
-    pub fn delay_phasors(&self, k: usize, delay_s: f64) -> Vec<Complex64> {
-        self.irs[k]
-            .waveform
-            .subcarriers
-            .iter()
-            .map(|&i| unit_phasor(-TAU * self.frequency_hz(i) * delay_s))
-            .collect()
+    /// `exp(-j 2 pi f tau)` on the subcarriers of IRS `k`; none if there is no such IRS.
+    pub fn delay_phasors(&self, k: usize, delay_s: f64) -> Option<Vec<Complex64>> {
+        let phasor = |&i: &usize| unit_phasor(-TAU * self.frequency_hz(i) * delay_s);
+        Some(self.irs.get(k)?.waveform.subcarriers.iter().map(phasor).collect())
     }
 }

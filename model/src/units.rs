@@ -1,7 +1,6 @@
-//! Physical constants and the conversions used at the edges of the program.
+//! Physical constants and conversions of units.
 //!
-//! Everything inside is SI and radians; decibels and degrees exist only in
-//! scenarios, flags and reports.
+//! All quantities are in SI units and radians; decibels and degrees occur only in scenarios, flags and reports.
 
 /// Speed of light in vacuum, m/s.
 pub const SPEED_OF_LIGHT_M_S: f64 = 299_792_458.0;

@@ -1,11 +1,10 @@
-//! Sensing streams: which subcarriers an IRS owns and what is sent on them.
+//! Sensing streams: the subcarriers of each IRS and the codes on them.
 //!
-//! Eq. (6) asks for `X_k X_k^H = I` and `X_k X_k'^H = 0`. As printed it cannot hold: K sets of N_t = 50
-//! rows do not fit into L = 100 columns; and it would have to hold at *every* delay, or
-//! cross-talk of about -20 dB per row drowns the bound. Here each IRS owns a disjoint
-//! pseudo-random set of the subcarriers and carries D_k orthonormal codes on it: streams
-//! of different IRSs have no subcarrier in common, so that they are orthogonal at all
-//! delays by construction. Subcarrier i is at `(i - L/2) W / L`.
+//! Eq. (6) requires `X_k X_k^H = I` and `X_k X_k'^H = 0`. As printed this is impossible: K sets of N_t = 50 rows do not
+//! fit into L = 100 columns; and it would have to hold at *every* delay, or cross-talk of about -20 dB per row dominates
+//! the bound. Here each IRS has a disjoint pseudo-random set of the subcarriers with D_k orthonormal codes on it: streams
+//! of different IRSs have no subcarrier in common, so that they are orthogonal at all delays. Subcarrier i is at
+//! `(i - L/2) W / L`.
 
 use nalgebra::linalg::QR;
 use rand::seq::SliceRandom;
@@ -16,9 +15,9 @@ use crate::random::{Purpose, complex_normal, stream};
 /// The streams of one IRS.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Waveform {
-    /// Subcarriers owned, ascending.
+    /// Indices of the subcarriers of this IRS, ascending.
     pub subcarriers: Vec<usize>,
-    /// Codes X_k, D_k x (number of owned subcarriers), with orthonormal rows.
+    /// Codes X_k, D_k x (number of subcarriers of this IRS), with orthonormal rows.
     pub codes: CMatrix,
 }
 
@@ -27,21 +26,17 @@ pub fn subcarrier_frequency_hz(index: usize, subcarriers: usize, bandwidth_hz: f
     (index as f64 - subcarriers as f64 / 2.0) * bandwidth_hz / subcarriers as f64
 }
 
-/// Waveforms for IRSs with `streams[k]` streams each, sharing `subcarriers` equally.
-pub fn waveforms(seed: u64, subcarriers: usize, streams: &[usize]) -> Vec<Waveform> {
+/// Waveforms for IRSs with `streams[k]` streams each, which share `subcarriers` equally.
+pub(crate) fn waveforms(seed: u64, subcarriers: usize, streams: &[usize]) -> Vec<Waveform> {
     let share = subcarriers / streams.len();
     let mut order: Vec<usize> = (0..subcarriers).collect();
     order.shuffle(&mut stream(seed, Purpose::Subcarriers, [0, 0]));
-    streams
-        .iter()
-        .zip(order.chunks_exact(share))
-        .enumerate()
-        .map(|(k, (&streams, owned))| {
-            let mut subcarriers = owned.to_vec();
-            subcarriers.sort_unstable();
-            Waveform { subcarriers, codes: orthonormal_codes(seed, k, streams, share) }
-        })
-        .collect()
+    let waveform = |(k, (&streams, own)): (usize, (&usize, &[usize]))| {
+        let mut subcarriers = own.to_vec();
+        subcarriers.sort_unstable();
+        Waveform { subcarriers, codes: orthonormal_codes(seed, k, streams, share) }
+    };
+    streams.iter().zip(order.chunks_exact(share)).enumerate().map(waveform).collect()
 }
 
 fn orthonormal_codes(seed: u64, k: usize, streams: usize, subcarriers: usize) -> CMatrix {

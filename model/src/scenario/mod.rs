@@ -1,9 +1,8 @@
 //! A scenario: everything that defines an experiment, as one serde type.
 //!
-//! Its defaults are Table I of the paper, so that a file names only what differs. Units
-//! at this edge are those people write (dBm, dBsm, degrees); the rest of the program
-//! sees SI and radians. [`Scenario::validate`] refuses what is impossible with a
-//! sentence that names the key, the value and the allowed range.
+//! Its defaults are Table I of the paper, so that a file contains only what differs. Scenarios use dBm, dBsm and degrees;
+//! the rest of the program uses SI units and radians. The error of [`Scenario::validate`] names the key, the value and
+//! the allowed range.
 
 mod generate;
 mod motion;
@@ -15,33 +14,33 @@ use crate::geometry::{Point, Pose};
 use crate::prior::CrossSectionPrior;
 use crate::units::{ratio_from_db, watts_from_dbm};
 
-pub use generate::{IRS_COUNT_RANGE, ring};
+pub use generate::ring;
 pub use motion::Motion;
 pub use validate::ScenarioError;
 
-/// An experiment.
+/// The definition of an experiment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Scenario {
-    /// Seed of everything random.
+    /// Seed of all random streams.
     pub seed: u64,
-    /// The transmitter.
+    /// Position, antennas and power of the transmitter.
     pub base_station: BaseStation,
-    /// Carrier, band, noise.
+    /// Carrier, band and noise.
     pub signal: Signal,
-    /// What every IRS is built of.
+    /// Construction of every IRS.
     pub surface: Surface,
     /// Propagation between base station and IRSs.
     pub channel: Channel,
-    /// Where targets can be.
+    /// Area of possible target positions.
     pub coverage: Coverage,
-    /// What is assumed of targets before any is seen.
+    /// What estimators may assume about targets.
     pub prior: Prior,
-    /// What is to be located.
+    /// Cross-section and motion of the target.
     pub target: Target,
-    /// What the paper idealises away; all off by default.
+    /// Deviations from the model of the paper; all off by default.
     pub imperfections: Imperfections,
-    /// Where the IRSs stand.
+    /// Placement of the IRSs, 1 to [`crate::MOST_IRS`].
     pub irs: Vec<IrsPlacement>,
 }
 
@@ -49,9 +48,9 @@ pub struct Scenario {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct BaseStation {
-    /// Position.
+    /// Centre of the array, (x, y).
     pub position_m: [f64; 2],
-    /// Direction of the array's broadside.
+    /// Bearing of the broadside of the array.
     pub broadside_deg: f64,
     /// Transmit antennas N_t.
     pub antennas: usize,
@@ -63,9 +62,9 @@ pub struct BaseStation {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Signal {
-    /// Carrier wavelength.
+    /// Wavelength lambda of the carrier.
     pub wavelength_m: f64,
-    /// Element spacing of all arrays, in wavelengths.
+    /// Distance between neighbouring elements of all arrays, in wavelengths.
     pub spacing_wavelengths: f64,
     /// Bandwidth W.
     pub bandwidth_hz: f64,
@@ -73,7 +72,7 @@ pub struct Signal {
     pub subcarriers: usize,
     /// Noise power per sensor and subcarrier.
     pub noise_dbm: f64,
-    /// Frames over which path phases, cross-sections and a random target hold still.
+    /// Frames over which path phases, cross-sections and a random target position are constant.
     pub coherent_frames: u64,
 }
 
@@ -85,11 +84,11 @@ pub struct Surface {
     pub elements: usize,
     /// Sensors M.
     pub sensors: usize,
-    /// How the elements' phases are set.
+    /// Choice of the phases of the elements.
     pub phases: Phases,
 }
 
-/// How the phases of the reflecting elements are set.
+/// Choice of the phases of the reflecting elements.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", rename_all_fields = "snake_case", deny_unknown_fields)]
 pub enum Phases {
@@ -97,7 +96,7 @@ pub enum Phases {
     Random,
     /// Aligned to a point: gain of order N^2 there.
     Aligned {
-        /// The favoured point.
+        /// The point, (x, y).
         toward_m: [f64; 2],
     },
 }
@@ -106,9 +105,9 @@ pub enum Phases {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Channel {
-    /// Paths R_k.
+    /// Paths R_k per IRS.
     pub paths: usize,
-    /// Where the paths come from.
+    /// Choice of the path angles.
     pub angles: PathAngles,
 }
 
@@ -124,23 +123,23 @@ pub enum PathAngles {
     LineOfSight,
 }
 
-/// The rectangle in which targets can be.
+/// The rectangle of possible target positions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Coverage {
-    /// Lower left corner.
+    /// Lower left corner, (x, y).
     pub min_m: [f64; 2],
-    /// Upper right corner.
+    /// Upper right corner, (x, y).
     pub max_m: [f64; 2],
 }
 
-/// What estimators may assume of a target. They are never told what [`Target`] says.
+/// What estimators may assume about a target. They never see [`Target`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Prior {
     /// Median of the radar cross-section.
     pub rcs_dbsm: f64,
-    /// Standard deviation of the radar cross-section in decibels.
+    /// Standard deviation of the radar cross-section in decibels, at least 0.
     pub rcs_deviation_db: f64,
 }
 
@@ -150,29 +149,30 @@ pub struct Prior {
 pub struct Target {
     /// Radar cross-section kappa.
     pub rcs_dbsm: f64,
-    /// How it moves.
+    /// Position as a function of the frame.
     pub motion: Motion,
 }
 
-/// Departures from the ideal model.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+/// Deviations from the ideal model.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Imperfections {
     /// Rms error of the channel estimate behind zero-forcing, relative to the channel: streams leak.
     pub channel_error: f64,
-    /// Standard deviation of the clock offset of a node.
+    /// Standard deviation of the constant clock offset of a node.
     pub clock_offset_s: f64,
-    /// Whether the radar cross-section fluctuates.
+    /// Fluctuation of the radar cross-section.
     pub cross_section: CrossSection,
-    /// Whether waves that bounce between two IRSs are present.
+    /// Whether the echo includes waves that are reflected between two IRSs.
     pub second_order_reflections: bool,
 }
 
 /// Radar cross-section over paths and coherent intervals.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CrossSection {
-    /// The same for all paths, always.
+    /// The same for all paths and times.
+    #[default]
     Constant,
     /// Swerling I: exponential, independent per path and coherent interval.
     Swerling1,
@@ -182,15 +182,15 @@ pub enum CrossSection {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct IrsPlacement {
-    /// Position.
+    /// Centre of the array, (x, y).
     pub position_m: [f64; 2],
-    /// Point that the broadside looks at.
+    /// Point that the broadside faces, (x, y).
     #[serde(default)]
     pub facing_m: [f64; 2],
-    /// Paths from the base station, where they differ from `channel.paths`.
+    /// Paths from the base station, if different from `channel.paths`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paths: Option<usize>,
-    /// Path angles, where they differ from `channel.angles`.
+    /// Path angles, if different from `channel.angles`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub angles: Option<PathAngles>,
 }
@@ -262,27 +262,20 @@ impl Default for Target {
     }
 }
 
-impl Default for Imperfections {
-    fn default() -> Self {
-        Self {
-            channel_error: 0.0,
-            clock_offset_s: 0.0,
-            cross_section: CrossSection::Constant,
-            second_order_reflections: false,
-        }
-    }
-}
-
 impl IrsPlacement {
     /// An IRS at `position_m` that faces the origin, as in the paper.
     pub fn at(position_m: [f64; 2]) -> Self {
         Self { position_m, facing_m: [0.0, 0.0], paths: None, angles: None }
     }
+
+    /// Position and orientation.
+    pub fn pose(&self) -> Pose {
+        Pose::facing(Point::from(self.position_m), Point::from(self.facing_m))
+    }
 }
 
 impl BaseStation {
-    /// Position as a point.
-    pub fn position(&self) -> Point {
+    pub(crate) fn position(&self) -> Point {
         Point::from(self.position_m)
     }
 }
@@ -306,44 +299,35 @@ impl Coverage {
 }
 
 impl Scenario {
-    /// Pose of IRS `k`.
-    pub fn pose(&self, k: usize) -> Pose {
-        Pose::facing(Point::from(self.irs[k].position_m), Point::from(self.irs[k].facing_m))
-    }
-
     /// Paths R_k between the base station and IRS `k`.
-    pub fn paths(&self, k: usize) -> usize {
+    pub(crate) fn paths(&self, k: usize) -> usize {
         self.irs[k].paths.unwrap_or(self.channel.paths)
     }
 
-    /// Path angles of IRS `k`.
-    pub fn path_angles(&self, k: usize) -> PathAngles {
+    pub(crate) fn path_angles(&self, k: usize) -> PathAngles {
         self.irs[k].angles.unwrap_or(self.channel.angles)
     }
 
     /// Streams D_k = min(N, R_k) sent to IRS `k`.
-    pub fn streams(&self, k: usize) -> usize {
+    pub(crate) fn streams(&self, k: usize) -> usize {
         self.surface.elements.min(self.paths(k))
     }
 
-    /// Radar cross-section of the target in square metres; where it fluctuates, its mean.
+    /// Radar cross-section of the target in square metres; the mean if it fluctuates.
     pub fn rcs_m2(&self) -> f64 {
         ratio_from_db(self.target.rcs_dbsm)
     }
 
-    /// What estimators may assume of the cross-section.
-    pub fn cross_section_prior(&self) -> CrossSectionPrior {
+    pub(crate) fn cross_section_prior(&self) -> CrossSectionPrior {
         let median_m2 = ratio_from_db(self.prior.rcs_dbsm);
         CrossSectionPrior { median_m2, deviation_db: self.prior.rcs_deviation_db }
     }
 
-    /// Transmit power P_max.
-    pub fn transmit_power_w(&self) -> f64 {
+    pub(crate) fn transmit_power_w(&self) -> f64 {
         watts_from_dbm(self.base_station.power_dbm)
     }
 
-    /// Noise power per sensor and subcarrier.
-    pub fn noise_power_w(&self) -> f64 {
+    pub(crate) fn noise_power_w(&self) -> f64 {
         watts_from_dbm(self.signal.noise_dbm)
     }
 
@@ -358,7 +342,7 @@ impl Scenario {
         self
     }
 
-    /// The same scenario under another seed.
+    /// The same scenario with another seed.
     pub fn with_seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
@@ -366,8 +350,8 @@ impl Scenario {
 
     /// The paper's "single IRS": all K N elements and K M sensors at the first IRS.
     pub fn single_irs(mut self) -> Self {
-        self.surface.elements *= self.irs.len();
-        self.surface.sensors *= self.irs.len();
+        self.surface.elements = self.surface.elements.saturating_mul(self.irs.len());
+        self.surface.sensors = self.surface.sensors.saturating_mul(self.irs.len());
         self.irs.truncate(1);
         self
     }

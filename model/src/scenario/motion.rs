@@ -1,48 +1,49 @@
-//! How the target moves: its position is a function of the frame number alone, so that any frame can be made
-//! without the ones before it.
+//! Motion of the target: its position is a function of the frame number only, so that any frame can be generated
+//! without the previous ones.
 //!
-//! Line, circle and waypoints are run through at constant speed between their points and repeat: a line and a
-//! chain of waypoints go back the way they came, a circle goes round.
+//! Line, circle and waypoints have constant speed between their points and repeat: a line and a list of waypoints are
+//! followed forth and back, a circle is followed round.
 
 use std::f64::consts::TAU;
+use std::fmt::Display;
 
 use serde::{Deserialize, Serialize};
 
 use super::{Coverage, ScenarioError};
 use crate::geometry::Point;
 
-/// How the target moves.
+/// Motion of the target. Positions are (x, y).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", rename_all_fields = "snake_case", deny_unknown_fields)]
 pub enum Motion {
-    /// Uniform over the coverage area, anew for every coherent interval, as in the paper.
+    /// Uniform over the coverage area, drawn for every coherent interval, as in the paper.
     Random,
-    /// Stays where it is.
+    /// At rest.
     Fixed {
-        /// Its position.
+        /// May lie outside the coverage area.
         position_m: [f64; 2],
     },
     /// Back and forth on a line.
     Line {
-        /// One end, where it is at frame 0.
+        /// Position at frame 0.
         from_m: [f64; 2],
         /// The other end.
         to_m: [f64; 2],
         /// Frames from end to end.
         frames: u64,
     },
-    /// Round and round, counter-clockwise from the point in the direction of x.
+    /// Counter-clockwise on a circle, from the point in the direction of x.
     Circle {
-        /// Centre.
+        /// Centre of the circle.
         centre_m: [f64; 2],
-        /// Radius.
+        /// Radius, positive.
         radius_m: f64,
         /// Frames of a round.
         frames: u64,
     },
-    /// From point to point, and back at the end.
+    /// From point to point at constant speed, and back from the last one.
     Waypoints {
-        /// The points, at least two.
+        /// At least two points.
         points_m: Vec<[f64; 2]>,
         /// Frames from one point to the next.
         frames_per_leg: u64,
@@ -53,8 +54,8 @@ impl Motion {
     /// Kinds of motion, by their keys in a scenario.
     pub const NAMES: [&str; 5] = ["random", "fixed", "line", "circle", "waypoints"];
 
-    /// The motion of that kind that suits a coverage area: the centre, a diagonal, a circle about the centre, or the
-    /// sides of a square, once through in `frames`. None if there is no such kind.
+    /// The motion of this kind that fits a coverage area: its centre, a diagonal, a circle about the centre, or the
+    /// sides of a square, completed once in `frames`. None if the kind is unknown.
     pub fn named(name: &str, coverage: &Coverage, frames: u64) -> Option<Self> {
         let at = |u: f64, v: f64| -> [f64; 2] { coverage.at(u, v).into() };
         let side_m = |axis: usize| coverage.max_m[axis] - coverage.min_m[axis];
@@ -80,18 +81,7 @@ impl Motion {
         })
     }
 
-    /// Its kind, as in [`Motion::NAMES`].
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Random => "random",
-            Self::Fixed { .. } => "fixed",
-            Self::Line { .. } => "line",
-            Self::Circle { .. } => "circle",
-            Self::Waypoints { .. } => "waypoints",
-        }
-    }
-
-    /// Where the target is in a frame; none if that is drawn at random.
+    /// Position of the target in a frame; none if it is drawn at random.
     pub fn position_m(&self, frame: u64) -> Option<Point> {
         match self {
             Self::Random => None,
@@ -106,12 +96,11 @@ impl Motion {
         }
     }
 
-    /// The points that span the motion, with the keys that name them.
+    /// Points whose convex hull contains the motion, with their keys; none if the motion may leave the coverage area.
     fn corners(&self) -> Vec<(String, [f64; 2])> {
         let key = |name: &str| format!("target.motion.{name}");
         match self {
-            Self::Random => Vec::new(),
-            Self::Fixed { position_m } => vec![(key("fixed.position_m"), *position_m)],
+            Self::Random | Self::Fixed { .. } => Vec::new(),
             Self::Line { from_m, to_m, .. } => {
                 vec![(key("line.from_m"), *from_m), (key("line.to_m"), *to_m)]
             }
@@ -127,31 +116,25 @@ impl Motion {
     }
 
     /// Refuses a motion without duration, without points, or out of the coverage area. A fixed target may
-    /// stand outside, to see what happens.
+    /// be outside, to study that case.
     pub(super) fn validate(&self, coverage: &Coverage) -> Result<(), ScenarioError> {
-        let duration = match self {
-            Self::Random | Self::Fixed { .. } => None,
-            Self::Line { frames, .. } => Some(("line.frames", *frames)),
-            Self::Circle { frames, .. } => Some(("circle.frames", *frames)),
-            Self::Waypoints { frames_per_leg, .. } => Some(("waypoints.frames_per_leg", *frames_per_leg)),
+        let refuse = |key: &str, value: &dyn Display, rule: &str| {
+            Err(ScenarioError::new(format!("target.motion.{key}"), value, rule))
         };
-        if let Some((key, 0)) = duration {
-            return Err(ScenarioError::new(format!("target.motion.{key}"), 0, "must be at least 1"));
-        }
-        if let Self::Circle { radius_m, .. } = self
-            && !(radius_m.is_finite() && *radius_m > 0.0)
-        {
-            let rule = "must be positive and finite";
-            return Err(ScenarioError::new("target.motion.circle.radius_m", radius_m, rule));
-        }
-        if let Self::Waypoints { points_m, .. } = self
-            && points_m.len() < 2
-        {
-            let rule = "must list at least two points";
-            return Err(ScenarioError::new("target.motion.waypoints.points_m", points_m.len(), rule));
-        }
-        if duration.is_none() {
-            return Ok(());
+        let at_least_one = "must be at least 1";
+        match self {
+            Self::Line { frames: 0, .. } => return refuse("line.frames", &0, at_least_one),
+            Self::Circle { frames: 0, .. } => return refuse("circle.frames", &0, at_least_one),
+            Self::Waypoints { frames_per_leg: 0, .. } => {
+                return refuse("waypoints.frames_per_leg", &0, at_least_one);
+            }
+            Self::Circle { radius_m, .. } if !(radius_m.is_finite() && *radius_m > 0.0) => {
+                return refuse("circle.radius_m", radius_m, "must be positive and finite");
+            }
+            Self::Waypoints { points_m, .. } if points_m.len() < 2 => {
+                return refuse("waypoints.points_m", &points_m.len(), "must list at least two points");
+            }
+            _ => {}
         }
         // A line between two points of a rectangle stays inside it, and so does a circle in its square.
         match self.corners().into_iter().find(|(_, corner)| !coverage.contains(Point::from(*corner))) {
@@ -164,7 +147,7 @@ impl Motion {
     }
 }
 
-/// Position on the way through `points` and back, `frames` to each leg.
+/// Position on the way through `points` and back, with `frames` frames for each leg.
 fn along(points: &[[f64; 2]], frames: u64, frame: u64) -> Point {
     let legs = points.len().saturating_sub(1) as u64;
     let there = legs.saturating_mul(frames).max(1);
@@ -215,7 +198,6 @@ mod tests {
         let coverage = Coverage { min_m: [-3.0, 2.0], max_m: [1.0, 40.0] };
         for name in Motion::NAMES {
             let motion = Motion::named(name, &coverage, 500).unwrap();
-            assert_eq!(motion.name(), name);
             assert_eq!(motion.validate(&coverage), Ok(()), "{name}");
             assert_eq!(motion.position_m(0).is_none(), name == "random");
             assert!(motion.position_m(123).is_none_or(|at| coverage.contains(at)));

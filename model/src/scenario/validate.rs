@@ -1,4 +1,4 @@
-//! What a scenario may say.
+//! Validation of a scenario.
 
 use std::fmt::Display;
 
@@ -6,27 +6,27 @@ use super::{Motion, Phases, Scenario};
 use crate::MOST_IRS;
 use crate::geometry::Point;
 
-/// Closest that a target may come to an IRS or the base station to an IRS.
+/// Smallest distance of an IRS from a target or the base station.
 const CLOSEST_M: f64 = 1.0;
-/// Farthest from the origin that anything may stand.
-pub(crate) const FARTHEST_M: f64 = 1e6;
+/// Largest coordinate of any position.
+const FARTHEST_M: f64 = 1e6;
 /// Largest array, frame or path count: far above any use, far below what exhausts memory.
 const LARGEST_COUNT: usize = 4096;
 
-/// A value that no experiment can have.
+/// An impossible value in a scenario or a system.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{key} = {value}: {rule}")]
 pub struct ScenarioError {
-    /// Key in the scenario file.
+    /// Key in the scenario file, with dots and indices.
     pub key: String,
-    /// The refused value.
+    /// The refused value as text.
     pub value: String,
-    /// What is allowed.
+    /// The condition that the value violates.
     pub rule: String,
 }
 
 impl ScenarioError {
-    /// A refusal of `value` for `key`.
+    /// An error about `value` of `key`, which violates `rule`.
     pub fn new(key: impl Into<String>, value: impl Display, rule: impl Into<String>) -> Self {
         Self { key: key.into(), value: value.to_string(), rule: rule.into() }
     }
@@ -39,7 +39,8 @@ impl Scenario {
     pub fn validate(&self) -> Check {
         self.validate_signal()?;
         self.validate_counts()?;
-        self.validate_imperfections()?;
+        within("imperfections.channel_error", self.imperfections.channel_error, 0.0, 10.0)?;
+        within("imperfections.clock_offset_s", self.imperfections.clock_offset_s, 0.0, 1.0)?;
         self.validate_places()?;
         self.validate_streams()
     }
@@ -72,23 +73,10 @@ impl Scenario {
                 count(&format!("irs[{k}].paths"), paths)?;
             }
         }
-        if !(1..=MOST_IRS).contains(&self.irs.len()) {
-            let rule = format!("must list between 1 and {MOST_IRS} IRSs");
-            return Err(ScenarioError::new("irs", self.irs.len(), rule));
-        }
-        Ok(())
-    }
-
-    fn validate_imperfections(&self) -> Check {
-        within("imperfections.channel_error", self.imperfections.channel_error, 0.0, 10.0)?;
-        within("imperfections.clock_offset_s", self.imperfections.clock_offset_s, 0.0, 1.0)
+        irs_count(self.irs.len())
     }
 
     fn validate_places(&self) -> Check {
-        let place = |key: &str, position: [f64; 2]| {
-            within(&format!("{key}[0]"), position[0], -FARTHEST_M, FARTHEST_M)?;
-            within(&format!("{key}[1]"), position[1], -FARTHEST_M, FARTHEST_M)
-        };
         place("base_station.position_m", self.base_station.position_m)?;
         place("coverage.min_m", self.coverage.min_m)?;
         place("coverage.max_m", self.coverage.max_m)?;
@@ -109,7 +97,7 @@ impl Scenario {
         }
         if let Motion::Fixed { position_m } = self.target.motion {
             place("target.motion.fixed.position_m", position_m)?;
-            self.validate_target_place("target.motion.fixed.position_m", position_m)?;
+            self.validate_target_place(position_m)?;
         }
         self.target.motion.validate(&self.coverage)
     }
@@ -134,16 +122,15 @@ impl Scenario {
         }
     }
 
-    /// Refuses a target position that is not finite or stands on an IRS.
-    pub fn validate_target_place(&self, key: &str, position_m: [f64; 2]) -> Check {
-        for (k, irs) in self.irs.iter().enumerate() {
-            let distance = (Point::from(position_m) - Point::from(irs.position_m)).norm();
-            if distance.is_nan() || distance < CLOSEST_M {
+    fn validate_target_place(&self, position_m: [f64; 2]) -> Check {
+        let distance_m = |k: usize| (Point::from(position_m) - Point::from(self.irs[k].position_m)).norm();
+        match (0..self.irs.len()).find(|&k| distance_m(k) < CLOSEST_M) {
+            Some(k) => {
                 let rule = format!("must be at least {CLOSEST_M} m from irs[{k}]");
-                return Err(ScenarioError::new(key, show(position_m), rule));
+                Err(ScenarioError::new("target.motion.fixed.position_m", show(position_m), rule))
             }
+            None => Ok(()),
         }
-        Ok(())
     }
 
     fn validate_streams(&self) -> Check {
@@ -172,6 +159,18 @@ pub(crate) fn within(key: &str, value: f64, min: f64, max: f64) -> Check {
         return Ok(());
     }
     Err(ScenarioError::new(key, value, format!("must be a number between {min} and {max}")))
+}
+
+pub(crate) fn place(key: &str, position_m: [f64; 2]) -> Check {
+    within(&format!("{key}[0]"), position_m[0], -FARTHEST_M, FARTHEST_M)?;
+    within(&format!("{key}[1]"), position_m[1], -FARTHEST_M, FARTHEST_M)
+}
+
+pub(crate) fn irs_count(count: usize) -> Check {
+    if (1..=MOST_IRS).contains(&count) {
+        return Ok(());
+    }
+    Err(ScenarioError::new("irs", count, format!("must list between 1 and {MOST_IRS} IRSs")))
 }
 
 pub(crate) fn count(key: &str, value: usize) -> Check {

@@ -1,20 +1,17 @@
-//! What a system may be, wherever it comes from.
+//! Validation of a system, whether from a scenario or from the wire.
 
 use std::f64::consts::TAU;
 
-use super::{Irs, System};
-use crate::MOST_IRS;
+use super::{Irs, SystemParts};
 use crate::algebra::CMatrix;
-use crate::geometry::Point;
 use crate::scenario::ScenarioError;
-use crate::scenario::validate::{Check, FARTHEST_M, count, within};
+use crate::scenario::validate::{Check, count, irs_count, place, within};
 
-/// Rows of the codes are orthonormal to this.
+/// Tolerance of the orthonormality of the codes' rows.
 const ORTHONORMAL: f64 = 1e-6;
 
-impl System {
-    /// Refuses impossible values, parts that do not fit each other, and what is not finite; the error names the key.
-    pub fn validate(&self) -> Check {
+impl SystemParts {
+    pub(super) fn validate(&self) -> Check {
         within("wavelength_m", self.wavelength_m, 1e-6, 1e3)?;
         within("spacing_wavelengths", self.spacing_wavelengths, 0.01, 10.0)?;
         within("bandwidth_hz", self.bandwidth_hz, 1.0, 1e12)?;
@@ -38,23 +35,19 @@ impl System {
     }
 
     fn validate_places(&self) -> Check {
-        place("base_station_m", self.base_station_m)?;
-        place("coverage.min_m", self.coverage.min_m.into())?;
-        place("coverage.max_m", self.coverage.max_m.into())?;
+        place("base_station_m", self.base_station_m.into())?;
+        place("coverage.min_m", self.coverage.min_m)?;
+        place("coverage.max_m", self.coverage.max_m)?;
         if (0..2).any(|axis| self.coverage.max_m[axis] <= self.coverage.min_m[axis]) {
             let shown = format!("{:?}", self.coverage.max_m);
             return Err(ScenarioError::new("coverage.max_m", shown, "must be above coverage.min_m"));
         }
-        if !(1..=MOST_IRS).contains(&self.irs.len()) {
-            let rule = format!("must list between 1 and {MOST_IRS} IRSs");
-            return Err(ScenarioError::new("irs", self.irs.len(), rule));
-        }
-        Ok(())
+        irs_count(self.irs.len())
     }
 
     fn validate_irs(&self, k: usize, irs: &Irs) -> Check {
         let key = |name: &str| format!("irs[{k}].{name}");
-        place(&key("position_m"), irs.pose.position_m)?;
+        place(&key("position_m"), irs.pose.position_m.into())?;
         within(&key("broadside_rad"), irs.pose.broadside_rad, -TAU, TAU)?;
         if self.irs[..k].iter().any(|other| other.pose.position_m == irs.pose.position_m) {
             let shown = format!("{:?}", <[f64; 2]>::from(irs.pose.position_m));
@@ -91,11 +84,6 @@ impl System {
     }
 }
 
-fn place(key: &str, position_m: Point) -> Check {
-    within(&format!("{key}[0]"), position_m.x, -FARTHEST_M, FARTHEST_M)?;
-    within(&format!("{key}[1]"), position_m.y, -FARTHEST_M, FARTHEST_M)
-}
-
 fn shape(key: &str, matrix: &CMatrix, expected: (usize, usize)) -> Check {
     if matrix.shape() == expected {
         return Ok(());
@@ -105,7 +93,7 @@ fn shape(key: &str, matrix: &CMatrix, expected: (usize, usize)) -> Check {
     Err(ScenarioError::new(key, format!("{rows} x {columns}"), rule))
 }
 
-/// Squares of squares must stay within the range of a double.
+/// Checks that all entries are finite and that the fourth power of their norm stays within the range of a double.
 fn energy(key: &str, matrix: &CMatrix) -> Check {
     if matrix.iter().any(|value| !(value.re.is_finite() && value.im.is_finite())) {
         return Err(ScenarioError::new(key, "a value", "every entry must be finite"));
