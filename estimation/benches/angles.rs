@@ -1,4 +1,4 @@
-//! The joint solver and what surrounds it.
+//! The joint solver, scan and polish, and the whole angle estimator.
 //!
 //! Bound of an iteration: K^2 projections of order 20, near 0.15 Mflop each (see `psd`), and some 0.03 Mflop per block for the
 //! other steps, the X-update foremost. Blocks go in groups of eight lanes, full or not: at K = 3 one group per core,
@@ -9,11 +9,11 @@
 //! Measured 274 us, 7 %: vectors of ten entries are too short to fill the registers, and each is allocated.
 
 use hyloc_estimation::Blocks;
-use hyloc_estimation::angles::admm::{AdmmSettings, JointSolver};
-use hyloc_estimation::angles::estimate::{rank_case, scaled_problem};
+use hyloc_estimation::angles::admm::{AdmmSettings, solve};
+use hyloc_estimation::angles::estimate::{rank_cases, scaled_problem};
 use hyloc_estimation::angles::likelihood::JointLikelihood;
 use hyloc_estimation::angles::problem::JointProblem;
-use hyloc_estimation::angles::{AngleEstimator, AngleSettings};
+use hyloc_estimation::angles::{AngleSettings, estimate_angles};
 use model::geometry::cascade_delay_s;
 use model::scenario::ring;
 use model::{CMatrix, EchoSource, Scenario};
@@ -31,7 +31,7 @@ fn blocks(count: usize) -> (Blocks, Vec<f64>) {
     let block = |frame: &CMatrix, l: usize, k: usize| {
         let waveform = &system.irs[k].waveform;
         let delay_s = cascade_delay_s(&system.irs[l].pose, &system.irs[k].pose, target);
-        let phasors = system.delay_phasors(k, delay_s);
+        let phasors = system.delay_phasors(k, delay_s).unwrap();
         let owned = waveform.subcarriers.iter().zip(waveform.codes.column_iter()).zip(phasors);
         owned.fold(CMatrix::zeros(system.sensors, waveform.codes.nrows()), |sum, ((&i, code), phasor)| {
             sum + frame.column(i) * code.adjoint() * phasor.conj()
@@ -49,25 +49,21 @@ fn blocks(count: usize) -> (Blocks, Vec<f64>) {
 
 fn problem(count: usize) -> JointProblem {
     let (blocks, _) = blocks(count);
-    let cases: Vec<_> = (0..count).map(|k| rank_case(&blocks, k)).collect();
-    scaled_problem(&blocks, &cases, &AngleSettings::default())
+    scaled_problem(&blocks, &rank_cases(&blocks), &AngleSettings::default())
 }
 
 /// The whole solve from a cold start at a relative objective of 1e-4.
 #[divan::bench(args = [2, 3, 4, 8, 16], sample_count = 20, sample_size = 1)]
 fn joint_solve_at_1e_4(bencher: divan::Bencher, count: usize) {
     let problem = problem(count);
-    let mut solver = JointSolver::new();
-    bencher.bench_local(|| solver.solve(&problem, &AdmmSettings::default()));
+    bencher.bench_local(|| solve(&problem, &AdmmSettings::default()));
 }
 
-/// A hundred iterations.
 #[divan::bench(args = [3, 8], sample_count = 20, sample_size = 1)]
 fn hundred_iterations(bencher: divan::Bencher, count: usize) {
     let problem = problem(count);
     let settings = AdmmSettings { tolerance: 1e-300, max_iterations: 100, ..AdmmSettings::default() };
-    let mut solver = JointSolver::new();
-    bencher.bench_local(|| solver.solve(&problem, &settings));
+    bencher.bench_local(|| solve(&problem, &settings));
 }
 
 /// Scan and Newton polish on the raw blocks.
@@ -86,6 +82,5 @@ fn scan_and_polish(bencher: divan::Bencher, count: usize) {
 #[divan::bench(args = [3, 8, 16], sample_count = 20, sample_size = 1)]
 fn blocks_to_angles(bencher: divan::Bencher, count: usize) {
     let (blocks, _) = blocks(count);
-    let mut estimator = AngleEstimator::default();
-    bencher.bench_local(|| estimator.estimate(&blocks));
+    bencher.bench_local(|| estimate_angles(&blocks, &AngleSettings::default()));
 }

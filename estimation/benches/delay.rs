@@ -19,7 +19,7 @@ fn one_frame_at_table_one(bencher: divan::Bencher, statistic: Statistic) {
     estimate(bencher, &Scenario::default(), statistic);
 }
 
-/// As the nodes run it.
+/// With the statistic of the node process.
 #[divan::bench(args = [2, 4, 8, 16])]
 fn one_frame_on_a_ring(bencher: divan::Bencher, count: usize) {
     let scenario = ring(&Scenario::default(), count).expect("a ring of this size exists");

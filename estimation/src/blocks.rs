@@ -1,69 +1,31 @@
 //! The matched-filter blocks R_lk of one fix: the data of every angle estimator.
 //!
 //! `R_lk = alpha_lk a(theta_l) a(theta_k)^H S_k + noise` (M x D_k), white noise of one variance per entry. Any path may be
-//! missing. What is not finite, of the wrong shape or without signal is refused here, by name, once.
+//! missing. Values that are not finite, wrong shapes and signals without energy are rejected
+//! here, once, with an error that names the path.
 
+use model::array::UniformLinearArray;
 use model::{CMatrix, System};
 
 /// Why a set of blocks cannot be used.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[expect(missing_docs, reason = "the message of every variant describes it")]
 pub enum BlockError {
-    /// There is nothing to estimate from.
     #[error("no block at all: at least one path must be present")]
     Empty,
-    /// The table of blocks is not K x K.
     #[error("the table of blocks has {found} entries in row {row}, expected {expected}")]
-    Table {
-        /// Row in question, or the number of rows when the row count is wrong.
-        row: usize,
-        /// Entries found.
-        found: usize,
-        /// Entries expected.
-        expected: usize,
-    },
-    /// A block is not M x D_k.
+    Table { row: usize, found: usize, expected: usize },
     #[error("block ({l}, {k}) is {rows} x {columns}, expected {expected_rows} x {expected_columns}")]
-    Shape {
-        /// Sensing IRS.
-        l: usize,
-        /// Reflecting IRS.
-        k: usize,
-        /// Rows found.
-        rows: usize,
-        /// Columns found.
-        columns: usize,
-        /// Sensors M.
-        expected_rows: usize,
-        /// Streams D_k.
-        expected_columns: usize,
-    },
-    /// A block holds NaN or infinity.
+    Shape { l: usize, k: usize, rows: usize, columns: usize, expected_rows: usize, expected_columns: usize },
     #[error("block ({l}, {k}) holds a value that is not finite")]
-    NotFinite {
-        /// Sensing IRS.
-        l: usize,
-        /// Reflecting IRS.
-        k: usize,
-    },
-    /// A reflected signal is empty, not finite or zero.
+    NotFinite { l: usize, k: usize },
     #[error("the reflected signal of IRS {k} is {problem}")]
-    ReflectedSignal {
-        /// Reflecting IRS.
-        k: usize,
-        /// What is wrong with it.
-        problem: &'static str,
-    },
-    /// A scalar setting is out of range.
+    ReflectedSignal { k: usize, problem: &'static str },
     #[error("{name} = {value}: must be positive and finite")]
-    Scalar {
-        /// Its name.
-        name: &'static str,
-        /// Its value.
-        value: f64,
-    },
+    Scalar { name: &'static str, value: f64 },
 }
 
-/// Blocks of all paths with what is needed to read them.
+/// Blocks of all paths with the reflected signals, the element spacing and the noise variance.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Blocks {
     spacing_wavelengths: f64,
@@ -74,7 +36,7 @@ pub struct Blocks {
 }
 
 impl Blocks {
-    /// Checks and keeps: `blocks[l][k]` (M x D_k) sensed at IRS l, reflected by IRS k, with S_k (N x D_k).
+    /// Checks the values: `blocks[l][k]` (M x D_k) is sensed at IRS l and reflected by IRS k with S_k (N x D_k).
     pub fn new(
         spacing_wavelengths: f64,
         reflected_signals: Vec<CMatrix>,
@@ -88,7 +50,7 @@ impl Blocks {
         Ok(Self { spacing_wavelengths, reflected_signals, noise_variance, blocks, sensors })
     }
 
-    /// Blocks of a system's paths.
+    /// Blocks of the paths of a system.
     pub fn of_system(
         system: &System,
         noise_variance: f64,
@@ -108,19 +70,34 @@ impl Blocks {
         self.reflected_signals.len()
     }
 
-    /// Sensors M.
+    /// Number of sensors M per IRS.
     pub fn sensors(&self) -> usize {
         self.sensors
     }
 
-    /// Elements N of IRS `k`.
-    pub fn elements(&self, k: usize) -> usize {
-        self.reflected_signals[k].nrows()
+    /// S_k, N x D_k; none if there is no such IRS.
+    pub fn reflected_signal(&self, k: usize) -> Option<&CMatrix> {
+        self.reflected_signals.get(k)
     }
 
-    /// S_k.
-    pub fn reflected_signal(&self, k: usize) -> &CMatrix {
+    /// S_k of an IRS that exists.
+    pub(crate) fn signal(&self, k: usize) -> &CMatrix {
         &self.reflected_signals[k]
+    }
+
+    /// Number of elements N of an IRS that exists.
+    pub(crate) fn elements(&self, k: usize) -> usize {
+        self.signal(k).nrows()
+    }
+
+    /// The sensor array of every IRS.
+    pub(crate) fn sensor_array(&self) -> UniformLinearArray {
+        UniformLinearArray { elements: self.sensors, spacing_wavelengths: self.spacing_wavelengths }
+    }
+
+    /// The reflecting array of IRS `k`.
+    pub(crate) fn element_array(&self, k: usize) -> UniformLinearArray {
+        UniformLinearArray { elements: self.elements(k), spacing_wavelengths: self.spacing_wavelengths }
     }
 
     /// Noise variance per entry of a block.
@@ -128,9 +105,9 @@ impl Blocks {
         self.noise_variance
     }
 
-    /// R_lk, where present.
+    /// R_lk, M x D_k, where present.
     pub fn block(&self, l: usize, k: usize) -> Option<&CMatrix> {
-        self.blocks[l][k].as_ref()
+        self.blocks.get(l)?.get(k)?.as_ref()
     }
 
     /// All present blocks as (l, k, R_lk), row by row.
@@ -154,7 +131,7 @@ fn check_signals(signals: &[CMatrix]) -> Result<(), BlockError> {
         if signal.is_empty() {
             return refuse("empty");
         }
-        if signal.iter().any(|v| !v.re.is_finite() || !v.im.is_finite()) {
+        if signal.iter().any(|v| !v.is_finite()) {
             return refuse("not finite");
         }
         // Squared norms must neither vanish nor overflow.
@@ -166,7 +143,7 @@ fn check_signals(signals: &[CMatrix]) -> Result<(), BlockError> {
     Ok(())
 }
 
-/// Checks the shape of the table and of every block; gives the number of sensors.
+/// Checks the shape of the table and of every block; returns the number of sensors.
 fn check_table(signals: &[CMatrix], blocks: &[Vec<Option<CMatrix>>]) -> Result<usize, BlockError> {
     let expected = signals.len();
     if blocks.len() != expected {
@@ -189,9 +166,7 @@ fn check_table(signals: &[CMatrix], blocks: &[Vec<Option<CMatrix>>]) -> Result<u
                     expected_columns: streams,
                 });
             }
-            if block.iter().any(|v| !v.re.is_finite() || !v.im.is_finite())
-                || !block.norm_squared().is_finite()
-            {
+            if block.iter().any(|v| !v.is_finite()) || !block.norm_squared().is_finite() {
                 return Err(BlockError::NotFinite { l, k });
             }
         }

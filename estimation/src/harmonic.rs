@@ -22,15 +22,11 @@ pub(crate) struct HarmonicSeries {
 /// A maximum of a series.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Peak {
-    /// Where it is.
     pub(crate) at: f64,
-    /// How high.
     pub(crate) value: f64,
-    /// Height of the next best local maximum on the grid over this one; 0 when there is no other.
-    pub(crate) second_ratio: f64,
 }
 
-/// Equally spaced points with their phasors, for series whose lags but these are zero.
+/// Equally spaced points with their phasors, for series in which all other lags are zero.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Grid {
     points: Vec<f64>,
@@ -40,9 +36,9 @@ pub(crate) struct Grid {
     lags: Vec<usize>,
 }
 
-/// Local maxima of the grid this close to the best are refined too.
+/// Local maxima of the grid are refined where they are at least this share of the best.
 const CONTENDER: f64 = 0.9;
-/// Newton steps end here, bisection included.
+/// Iteration limit of Newton's method with bisection.
 const MAX_STEPS: usize = 60;
 
 /// Points from `min` to `max`, both included, at most `spacing` apart.
@@ -65,7 +61,7 @@ impl Grid {
         Self { points, phasors, lags }
     }
 
-    /// Values of a series that has no other lags.
+    /// Values of a series without other lags.
     fn values(&self, series: &HarmonicSeries) -> Vec<f64> {
         let lags = || self.lags.iter().map(|&d| series.lags[d]);
         let parts: Vec<f64> = lags().map(|g| 2.0 * g.re).chain(lags().map(|g| -2.0 * g.im)).collect();
@@ -132,7 +128,7 @@ impl HarmonicSeries {
         refined_maximum(&points, &values, |x| self.at(x))
     }
 
-    /// The same on a grid prepared for the lags that the series has.
+    /// The same on a prepared grid with the lags of the series.
     pub(crate) fn maximum_on(&self, grid: &Grid) -> Peak {
         refined_maximum(&grid.points, &grid.values(self), |x| self.at(x))
     }
@@ -151,21 +147,19 @@ pub(crate) fn refined_maximum(points: &[f64], values: &[f64], function: impl Fn(
         |i: usize| (i == 0 || values[i] > values[i - 1]) && (i == last || values[i] >= values[i + 1]);
     let peaks: Vec<usize> = (0..=last).filter(|&i| is_peak(i)).collect();
     let top = peaks.iter().map(|&i| values[i]).fold(f64::NEG_INFINITY, f64::max);
-    let second = peaks.iter().map(|&i| values[i]).filter(|&v| v < top).fold(f64::NEG_INFINITY, f64::max);
-    let second_ratio = if top > 0.0 && second.is_finite() { (second / top).max(0.0) } else { 0.0 };
-    let mut best = Peak { at: points[0], value: f64::NEG_INFINITY, second_ratio };
+    let mut best = Peak { at: points[0], value: f64::NEG_INFINITY };
     for &i in peaks.iter().filter(|&&i| values[i] >= CONTENDER * top || values[i] == top) {
         let (low, high) = (points[i.saturating_sub(1)], points[(i + 1).min(last)]);
         let at = climb(points[i], low, high, &function);
         let value = function(at)[0];
         if value > best.value {
-            best = Peak { at, value, second_ratio };
+            best = Peak { at, value };
         }
     }
     best
 }
 
-/// Newton on the derivative, kept inside a bracket [low, high] that shrinks with its sign.
+/// Newton's method on the derivative within the bracket [low, high], which shrinks according to its sign.
 fn climb(start: f64, mut low: f64, mut high: f64, function: &impl Fn(f64) -> [f64; 3]) -> f64 {
     let mut x = start;
     for _ in 0..MAX_STEPS {
@@ -228,6 +222,5 @@ mod tests {
         let cosine = HarmonicSeries::new(vec![Complex64::ZERO, Complex64::new(0.5, 0.0)], 1.0);
         let peak = cosine.maximum(1.0, 2.0, 0.1);
         assert!((peak.at - 1.0).abs() < 1e-9 && (peak.value - 1f64.cos()).abs() < 1e-9);
-        assert_eq!(peak.second_ratio, 0.0);
     }
 }

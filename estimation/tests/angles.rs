@@ -3,7 +3,7 @@
 mod support;
 
 use hyloc_estimation::angles::problem::DepartureForm;
-use hyloc_estimation::angles::{AngleEstimator, AngleSettings, Extraction};
+use hyloc_estimation::angles::{AngleSettings, Extraction, estimate_angles};
 use hyloc_estimation::baselines::{Baseline, Extent};
 use model::Scenario;
 use model::scenario::PathAngles;
@@ -18,9 +18,8 @@ fn scenes(base: &Scenario, power_dbm: f64) -> impl Iterator<Item = Scene> {
 
 fn tally(base: &Scenario, power_dbm: f64, settings: &AngleSettings) -> Tally {
     let mut tally = Tally::default();
-    let mut estimator = AngleEstimator::new(settings.clone());
     for scene in scenes(base, power_dbm) {
-        let estimate = estimator.estimate(&scene.blocks).unwrap();
+        let estimate = estimate_angles(&scene.blocks, settings).unwrap();
         let angles: Vec<_> = estimate.irs.iter().map(|irs| irs.angle_rad).collect();
         let variances: Vec<_> = estimate.irs.iter().map(|irs| irs.variance_rad2).collect();
         tally.add_scene(&angles, &variances, &scene);
@@ -139,9 +138,8 @@ fn rank_one_gives_arrival_only() {
     scenario.channel.paths = 1;
     scenario.channel.angles = PathAngles::LineOfSight;
     let mut tally = Tally::default();
-    let mut estimator = AngleEstimator::default();
     for scene in scenes(&scenario, 50.0) {
-        let estimate = estimator.estimate(&scene.blocks).unwrap();
+        let estimate = estimate_angles(&scene.blocks, &AngleSettings::default()).unwrap();
         assert!(estimate.irs.iter().all(|irs| irs.departure_rad.is_none()));
         let angles: Vec<_> = estimate.irs.iter().map(|irs| irs.angle_rad).collect();
         let variances: Vec<_> = estimate.irs.iter().map(|irs| irs.variance_rad2).collect();

@@ -8,7 +8,7 @@ mod support;
 
 use hyloc_estimation::angles::admm::AdmmSettings;
 use hyloc_estimation::angles::literal::{LiteralEstimate, LiteralSettings, paper_literal};
-use hyloc_estimation::angles::{AngleEstimator, AngleSettings, Extraction};
+use hyloc_estimation::angles::{AngleSettings, Extraction, estimate_angles};
 use model::Scenario;
 use model::scenario::PathAngles;
 use support::{Scene, Tally, scene};
@@ -89,7 +89,7 @@ fn polished_beamformer_equals_the_joint_solver_above_threshold() {
         let of = |extraction| {
             let settings = AngleSettings { extraction, ..AngleSettings::default() };
             let angles = |i: usize| -> Vec<Option<f64>> {
-                let estimate = AngleEstimator::new(settings.clone()).estimate(&scenes[i].blocks).unwrap();
+                let estimate = estimate_angles(&scenes[i].blocks, &settings).unwrap();
                 estimate.irs.iter().map(|irs| irs.angle_rad).collect()
             };
             tally_of(&scenes, angles)

@@ -7,7 +7,7 @@
 
 use hyloc_estimation::delay::{
     BlockExpansion, BlockNorm, DelayError, DelayEstimator, DelaySettings, DelayWindow, MatchedFilter,
-    NodeDelays, NoiseCheck, Statistic, coherent_refinement,
+    NodeDelays, Statistic, coherent_refinement,
 };
 use model::geometry::cascade_delay_s;
 use model::units::{SPEED_OF_LIGHT_M_S, db_from_ratio};
@@ -76,13 +76,12 @@ impl Tally {
         let delay_bounds = information.delay_crb_s2().unwrap();
         self.nodes += 1;
         self.noise_ratio += found.noise_power_w * frames as f64 / system.noise_power_w;
-        assert_eq!(found.noise_check, NoiseCheck::Plausible);
         for (k, path) in found.paths.iter().enumerate() {
             let true_s = cascade_delay_s(&system.irs[l].pose, &system.irs[k].pose, target);
             let bound_s2 = delay_bounds[l][k].expect("all paths are present") / frames as f64;
             let squared = (path.delay_s - true_s).powi(2);
             self.paths += 1;
-            self.snr_ratio += path.snr / (system.path_snr(l, k, target, rcs_m2) * frames as f64);
+            self.snr_ratio += path.snr / (system.path_snr(l, k, target, rcs_m2).unwrap() * frames as f64);
             if squared > GROSS_S.powi(2) {
                 self.gross += 1;
                 continue;
@@ -91,7 +90,7 @@ impl Tally {
             self.over_variance += squared / path.delay_variance_s2;
             self.over_bound += squared / bound_s2;
             let filter = MatchedFilter::of_system(system, k).unwrap();
-            let b = system.illumination(k, target);
+            let b = system.illumination(k, target).unwrap();
             let a = system.sensor_array().steering(system.irs[l].pose.local_angle_rad(target));
             let bandwidth = filter.effective_bandwidth_rad_s(&b).unwrap();
             let refined =
@@ -231,15 +230,6 @@ fn table_one() -> (EchoSource, DelayEstimator) {
 }
 
 #[test]
-fn implausible_noise_is_named() {
-    let (source, estimator) = table_one();
-    let frame = source.frame(0, 0, source.target_m(0));
-    assert_eq!(estimator.estimate(&frame).unwrap().noise_check, NoiseCheck::Plausible);
-    assert_eq!(estimator.estimate(&frame.scale(2.0)).unwrap().noise_check, NoiseCheck::TooHigh);
-    assert_eq!(estimator.estimate(&frame.scale(0.5)).unwrap().noise_check, NoiseCheck::TooLow);
-}
-
-#[test]
 fn a_frame_without_noise_gives_the_truth() {
     let mut scenario = Scenario::default();
     scenario.signal.noise_dbm = -200.0;
@@ -272,9 +262,6 @@ fn wrong_input_is_refused_by_name() {
     assert_eq!(estimator.estimate(&CMatrix::zeros(10, 100)), Err(DelayError::NoEnergy { what: "frame" }));
     let missing = DelayEstimator::new(source.system(), 3);
     assert!(matches!(missing, Err(DelayError::Node { node: 3, count: 3 })));
-    let mut crooked = source.system().clone();
-    crooked.irs[1].reflected_signal = CMatrix::zeros(10, 3);
-    assert!(matches!(DelayEstimator::new(&crooked, 0), Err(DelayError::System { k: 1, .. })));
     let settings = DelaySettings { guard_samples: f64::NAN, ..DelaySettings::default() };
     assert!(DelayEstimator::with_settings(source.system(), 0, settings).is_err());
 }
@@ -322,7 +309,6 @@ proptest! {
         {
             prop_assert!(found.delay_s >= window.min_s && found.delay_s <= window.max_s);
             prop_assert!(found.block.iter().all(|v| v.re.is_finite() && v.im.is_finite()));
-            prop_assert!((0.0..=1.0).contains(&found.second_peak_ratio));
         }
     }
 

@@ -8,7 +8,7 @@ mod support;
 
 use hyloc_estimation::angles::departure::trust_region_departure_rad;
 use hyloc_estimation::angles::problem::DepartureForm;
-use hyloc_estimation::angles::{AngleEstimator, AngleSettings};
+use hyloc_estimation::angles::{AngleSettings, estimate_angles};
 use model::array::UniformLinearArray;
 use model::{CVector, Scenario};
 use support::{GROSS_RAD, Scene, scene};
@@ -24,7 +24,7 @@ fn beamformed(scene: &Scene, l: usize, k: usize) -> CVector {
 
 /// The bound on the AOD of IRS `k`; `clean` is the scene without noise.
 fn bound_rad2(scene: &Scene, clean: &Scene, k: usize) -> f64 {
-    let signal = scene.blocks.reflected_signal(k);
+    let signal = scene.blocks.reflected_signal(k).unwrap();
     let spacing_wavelengths = scene.blocks.spacing_wavelengths();
     let array = UniformLinearArray { elements: signal.nrows(), spacing_wavelengths };
     let b = signal.ad_mul(&array.steering(scene.truth_rad[k]));
@@ -88,7 +88,7 @@ fn algorithm_2_meets_its_bound() {
         for k in 0..3 {
             let rows: Vec<CVector> = (0..3).map(|l| beamformed(&scene, l, k)).collect();
             let spacing = scene.blocks.spacing_wavelengths();
-            let found = trust_region_departure_rad(scene.blocks.reflected_signal(k), &rows, spacing);
+            let found = trust_region_departure_rad(scene.blocks.reflected_signal(k).unwrap(), &rows, spacing);
             errors.add(found, scene.truth_rad[k], bound_rad2(&scene, &clean, k));
         }
     }
@@ -102,10 +102,9 @@ fn reported_departures_are_as_good_as_their_blocks() {
     let forms = [(DepartureForm::Structured, 3.8, 0.042), (DepartureForm::Free, 1.0, 0.009)];
     for (form, above_bound, gross) in forms {
         let settings = AngleSettings { partial_rank: form, ..AngleSettings::default() };
-        let mut estimator = AngleEstimator::new(settings);
         let mut errors = Errors::default();
         for (scene, clean) in scenes(60.0) {
-            let estimate = estimator.estimate(&scene.blocks).unwrap();
+            let estimate = estimate_angles(&scene.blocks, &settings).unwrap();
             for (k, irs) in estimate.irs.iter().enumerate() {
                 errors.add(irs.departure_rad, scene.truth_rad[k], bound_rad2(&scene, &clean, k));
             }

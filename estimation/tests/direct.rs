@@ -4,9 +4,7 @@
 #![allow(clippy::print_stdout)]
 
 use hyloc_estimation::delay::{DelayEstimator, DelaySettings, Statistic};
-use hyloc_estimation::direct::{
-    Combination, DirectFix, DirectLocator, DirectSettings, FramesSettings, Missed, Survey,
-};
+use hyloc_estimation::direct::{Combination, DirectFix, DirectLocator, DirectSettings, Missed, Survey};
 use hyloc_estimation::location::{Bearing, CascadeDelay, Fault};
 use model::scenario::Imperfections;
 use model::units::db_from_ratio;
@@ -314,7 +312,6 @@ fn what_does_not_determine_a_position_is_said_to() {
 fn several_frames_of_a_moving_target() {
     const FRAMES: u64 = 4;
     for combination in [Combination::NonCoherent, Combination::Coherent] {
-        let settings = FramesSettings { combination, most_speed: 0.5 };
         let outcomes: Vec<(f64, f64, f64)> = (0..300u64)
             .into_par_iter()
             .map(|seed| {
@@ -336,7 +333,7 @@ fn several_frames_of_a_moving_target() {
                     .collect();
                 let timed: Vec<(f64, &Survey)> =
                     frames.iter().enumerate().map(|(f, survey)| (f as f64, survey)).collect();
-                let fix = locator.locate_frames(&timed, middle, &settings).expect("found");
+                let fix = locator.locate_frames(&timed, middle, combination, 0.5).expect("found");
                 let error = fix.state.xy() - middle_m;
                 let position = fix.covariance.fixed_view::<2, 2>(0, 0).into_owned();
                 let nees = error.dot(&position.cholesky().unwrap().solve(&error));

@@ -9,7 +9,7 @@ use hyloc_estimation::fusion::{
     BatchSettings, FixMethod, FrameBlocks, FusedFix, Fuser, FusionError, FusionSettings, Method, PayloadKind,
 };
 use model::units::db_from_ratio;
-use model::{CMatrix, EchoSource, Gain, Information, Point, Scenario, Scheme};
+use model::{CMatrix, EchoSource, Gain, Information, Point, Scenario, Scheme, Score};
 use rayon::prelude::*;
 
 struct Outcome {
@@ -55,7 +55,7 @@ fn outcome(scenario: &Scenario, method: Method, kind: PayloadKind) -> Option<Out
     Some(Outcome {
         error_m2: error.norm_squared(),
         bound_m2: bound.expect("observable").trace(),
-        nees: error.dot(&fix.covariance_m2.cholesky().expect("definite").solve(&error)),
+        nees: Score::new(fix.position_m, &fix.covariance_m2, target_m).nees.expect("definite"),
         fix,
     })
 }

@@ -10,7 +10,7 @@ use hyloc_estimation::delay::{DelayEstimator, DelaySettings, Statistic};
 use hyloc_estimation::direct::DirectSettings;
 use hyloc_estimation::fusion::{FrameBlocks, Fuser, FusionSettings, PayloadKind};
 use model::units::{db_from_ratio, ratio_from_db};
-use model::{CMatrix, EchoSource, Gain, Information, Scenario, Scheme, System};
+use model::{CMatrix, EchoSource, Gain, Information, Scenario, Scheme, System, SystemParts};
 use rayon::prelude::*;
 
 const SCENES: u64 = 300;
@@ -37,10 +37,10 @@ const BELIEFS: [Belief; 5] = [
 
 impl Belief {
     fn system(&self, source: &EchoSource) -> System {
-        let mut system = source.system().clone();
+        let mut system = SystemParts::clone(source.system());
         system.prior.median_m2 = source.rcs_m2() * ratio_from_db(self.rcs_db);
         system.noise_power_w *= ratio_from_db(self.noise_db);
-        system
+        System::checked(system).unwrap()
     }
 }
 

@@ -1,7 +1,11 @@
 //! The batched projection onto the positive semidefinite cone against an independent
 //! eigendecomposition, its properties, and the matrices that break careless implementations.
 
-use hyloc_estimation::linalg::{GroupSpectrum, HermitianBatch, Instructions, LANES, PsdProjector};
+#[path = "support/hermitian.rs"]
+mod hermitian;
+
+use hermitian::HermitianBatch;
+use hyloc_estimation::linalg::{GroupSpectrum, Instructions, LANES, PsdProjector};
 use nalgebra::DMatrix;
 use num_complex::Complex;
 use rand::SeedableRng;
@@ -41,8 +45,8 @@ fn project_all(matrices: &[Matrix], instructions: Instructions) -> (Vec<Matrix>,
     for (place, matrix) in matrices.iter().enumerate() {
         batch.set_matrix(place, matrix);
     }
-    let mut projector = PsdProjector::with_instructions(order, instructions);
-    let spectra = batch.groups_mut().map(|group| projector.project_group(group)).collect();
+    let mut projector = PsdProjector::with_instructions(order, instructions).unwrap();
+    let spectra = batch.groups_mut().map(|group| projector.project_group(group).unwrap()).collect();
     ((0..matrices.len()).map(|place| batch.matrix(place)).collect(), spectra)
 }
 

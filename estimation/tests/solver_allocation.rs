@@ -3,7 +3,7 @@
 use std::alloc::{GlobalAlloc, Layout, System as Heap};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use hyloc_estimation::angles::admm::{AdmmSettings, JointSolver};
+use hyloc_estimation::angles::admm::{self, AdmmSettings};
 use hyloc_estimation::angles::problem::{Departure, DepartureForm, JointProblem, PathData};
 use model::CMatrix;
 use model::random::{Purpose, complex_normal, stream};
@@ -45,7 +45,7 @@ fn iterations_allocate_nothing() {
         let settings =
             AdmmSettings { tolerance: 1e-300, max_iterations: iterations, ..AdmmSettings::default() };
         let before = ALLOCATIONS.load(Ordering::SeqCst);
-        let solution = JointSolver::new().solve(&problem, &settings).unwrap();
+        let solution = admm::solve(&problem, &settings).unwrap();
         assert_eq!(solution.iterations, iterations);
         ALLOCATIONS.load(Ordering::SeqCst) - before
     };

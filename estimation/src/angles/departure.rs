@@ -16,15 +16,17 @@ use model::{CMatrix, CVector};
 use nalgebra::{DMatrix, DVector};
 use num_complex::Complex64;
 
-/// Rounds of the trust region at most.
+use super::QuadraticModel;
+
+/// Iteration limit of the trust region.
 const MAX_ROUNDS: usize = 60;
 /// Scan points per element.
 const POINTS_PER_ELEMENT: usize = 8;
 /// Relative decrease of h at which the iteration ends, epsilon_3 of Algorithm 2.
 const SETTLED: f64 = 1e-13;
 
-/// AOD of an IRS with reflected signal `signal` from the beamformed rows `r_l` (D entries each); none when
-/// the signal has one direction only, or no row carries anything.
+/// AOD of an IRS with reflected signal `signal` from the beamformed rows `r_l` (D entries each); none where
+/// the signal has only one direction, all rows are zero, or the arguments do not fit.
 pub fn trust_region_departure_rad(
     signal: &CMatrix,
     rows: &[CVector],
@@ -32,24 +34,22 @@ pub fn trust_region_departure_rad(
 ) -> Option<f64> {
     let array = UniformLinearArray { elements: signal.nrows(), spacing_wavelengths };
     let fit = Fit { signal, rows, array };
-    if signal.ncols() < 2 || rows.is_empty() || rows.iter().all(|r| r.norm_squared() == 0.0) {
+    let misfit = |row: &CVector| row.len() != signal.ncols() || row.iter().any(|v| !v.is_finite());
+    let spaced = spacing_wavelengths.is_finite() && spacing_wavelengths > 0.0;
+    if !spaced
+        || signal.ncols() < 2
+        || rows.iter().any(misfit)
+        || rows.iter().all(|r| r.norm_squared() == 0.0)
+    {
         return None;
     }
-    let theta = fit.scan()?;
-    Some(fit.descend(theta))
+    fit.scan().map(|theta| fit.descend(theta))
 }
 
 struct Fit<'a> {
     signal: &'a CMatrix,
     rows: &'a [CVector],
     array: UniformLinearArray,
-}
-
-/// h with gradient and Hessian over (Re g_l, Im g_l, ..., theta).
-struct Model {
-    value: f64,
-    gradient: DVector<f64>,
-    hessian: DMatrix<f64>,
 }
 
 impl Fit<'_> {
@@ -87,16 +87,13 @@ impl Fit<'_> {
         self.rows.iter().enumerate().map(|(l, r)| (&b * gain(y, l) - r).norm_squared()).sum()
     }
 
-    fn expand(&self, y: &DVector<f64>) -> Model {
+    /// h with gradient and Hessian over (Re g_l, Im g_l, ..., theta).
+    fn expand(&self, y: &DVector<f64>) -> QuadraticModel {
         let last = y.len() - 1;
         let theta = y[last];
         let [b, b1, b2] = self.array.steering_expansion(theta).map(|a| self.signal.ad_mul(&a));
         let energy = b.norm_squared();
-        let mut model = Model {
-            value: 0.0,
-            gradient: DVector::zeros(y.len()),
-            hessian: DMatrix::zeros(y.len(), y.len()),
-        };
+        let mut model = QuadraticModel::zeros(y.len());
         for (l, r) in self.rows.iter().enumerate() {
             let g = gain(y, l);
             let error = &b * g - r;
@@ -123,7 +120,7 @@ impl Fit<'_> {
     fn descend(&self, theta: f64) -> f64 {
         let mut y = self.best_gains(theta);
         let last = y.len() - 1;
-        // Gains in units of their own size, so that one radius suits all variables.
+        // Gains are scaled by their largest part, so that one radius suits all variables.
         let size = y.rows(0, last).amax().max(f64::MIN_POSITIVE);
         let scale = DVector::from_fn(y.len(), |i, _| if i == last { 1.0 } else { size });
         let mut radius = 0.5 / (self.array.spacing_wavelengths * self.array.elements as f64);
@@ -139,11 +136,7 @@ impl Fit<'_> {
             if change < 0.0 {
                 y = trial;
             }
-            if change / predicted > 0.75 {
-                radius *= 2.0;
-            } else {
-                radius = step.norm() / 4.0;
-            }
+            radius = if change / predicted > 0.75 { 2.0 * radius } else { step.norm() / 4.0 };
             if change.abs() <= SETTLED * model.value || radius < 1e-12 {
                 break;
             }

@@ -1,18 +1,19 @@
-//! From blocks to angles: rank cases, scaling, the joint solve, extraction, polish.
+//! From blocks to angles: rank cases, scaling, the joint solve, extraction and polish.
 //!
-//! Scale first: noise of variance one, mean ||S_k||_2 of one; there a fit weight lambda between 1 and 3 suits every scene.
+//! The data are scaled to noise of variance one and a mean ||S_k||_2 of one, where a fit weight lambda between 1 and 3 suits
+//! every scene.
 //! The weights are the paper's, e_lk = ||R_lk||^2, over the largest.
 //! Rank cases go by *effective* rank: a direction of S_k that carries no signal above the noise is not rank.
 //!
 //! 1. rank N: structured departure side.
 //! 2. between: structured as well, which S inside the fit makes valid (the better one, see the tests), or free.
-//! 3. one: free, AOA only; the AOD is reported as not observable.
+//! 3. one: free, AOA only; the AOD is not observable.
 
 use model::{CMatrix, CVector, RankCase};
 use nalgebra::linalg::SVD;
 use num_complex::Complex64;
 
-use super::admm::{AdmmSettings, JointSolver};
+use super::admm::{self, AdmmSettings};
 use super::departure::trust_region_departure_rad;
 use super::extraction::{denoised_arrival_rad, principal_angle_rad};
 use super::likelihood::JointLikelihood;
@@ -20,7 +21,7 @@ use super::problem::{Departure, DepartureForm, JointProblem, JointSolution, Path
 use crate::baselines::{Baseline, Extent};
 use crate::blocks::{BlockError, Blocks};
 
-/// How angles are read off.
+/// How angles are extracted from the solution of the joint problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extraction {
     /// Principal eigenvectors of T(v_l) and T(u_k), the paper's way; the AOA where there is one, as the AOD is far worse
@@ -30,8 +31,8 @@ pub enum Extraction {
     Denoised,
     /// The denoised maximum, polished on the raw blocks with AOA and AOD tied.
     Polished,
-    /// No joint problem at all: the joint beamformer's angles, polished alike. What the joint problem is worth is the
-    /// difference to `Polished`.
+    /// The angles of the joint beamformer, polished in the same way, without a joint problem. The difference to `Polished`
+    /// is the gain of the joint problem.
     Beamformer,
 }
 
@@ -42,9 +43,9 @@ pub struct AngleSettings {
     pub lambda: f64,
     /// Departure side in rank case 2.
     pub partial_rank: DepartureForm,
-    /// How angles are read off.
+    /// How angles are extracted.
     pub extraction: Extraction,
-    /// The solver's. The default tolerance is what the polish needs: a tighter one changes no figure.
+    /// Settings of the solver. The default tolerance is what the polish needs: a tighter one changes no figure.
     pub admm: AdmmSettings,
 }
 
@@ -61,11 +62,10 @@ impl Default for AngleSettings {
 
 /// Why angles cannot be estimated.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[expect(missing_docs, reason = "the message of every variant describes it")]
 pub enum AngleError {
-    /// The blocks are unusable.
     #[error(transparent)]
     Blocks(#[from] BlockError),
-    /// The joint problem is unusable.
     #[error(transparent)]
     Problem(#[from] ProblemError),
 }
@@ -73,64 +73,65 @@ pub enum AngleError {
 /// Angle of one IRS.
 #[derive(Debug, Clone, PartialEq)]
 pub struct IrsAngle {
-    /// theta_i, AOA and AOD together; none where no present path tells.
+    /// theta_i from AOA and AOD together, local angle; none where no present path determines it.
     pub angle_rad: Option<f64>,
-    /// Variance of `angle_rad`.
+    /// Variance of `angle_rad`; only the polish gives one.
     pub variance_rad2: Option<f64>,
-    /// AOA by itself, as extracted from the joint solution.
+    /// AOA alone, as extracted from the joint solution.
     pub arrival_rad: Option<f64>,
-    /// AOD by itself; none where it is not observable (rank case 3) or no path is reflected.
+    /// AOD alone; none where it is not observable (rank case 3) or no path is reflected.
     pub departure_rad: Option<f64>,
-    /// Rank case of the reflected signal.
+    /// Rank case of the reflected signal, by effective rank.
     pub rank_case: RankCase,
 }
 
 /// Angles of all IRSs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AngleEstimate {
-    /// One for each IRS.
+    /// By IRS.
     pub irs: Vec<IrsAngle>,
-    /// Iterations of the joint solver.
+    /// Iterations of the joint solver; 0 without a joint problem.
     pub iterations: usize,
     /// Whether the joint solver met its tolerance.
     pub converged: bool,
 }
 
-/// An estimator that keeps the solver's last point for a warm start.
-#[derive(Debug, Default)]
-pub struct AngleEstimator {
-    settings: AngleSettings,
-    solver: JointSolver,
-}
-
-impl AngleEstimator {
-    /// With these settings.
-    pub fn new(settings: AngleSettings) -> Self {
-        Self { settings, solver: JointSolver::new() }
-    }
-
-    /// Angles from a cold start.
-    pub fn estimate(&mut self, blocks: &Blocks) -> Result<AngleEstimate, AngleError> {
-        self.solver.forget();
-        self.estimate_warm(blocks)
-    }
-
-    /// Angles from where the last frame ended.
-    pub fn estimate_warm(&mut self, blocks: &Blocks) -> Result<AngleEstimate, AngleError> {
-        let cases: Vec<RankCase> = (0..blocks.irs_count()).map(|k| rank_case(blocks, k)).collect();
-        if self.settings.extraction == Extraction::Beamformer {
-            return Ok(beamformer_polished(blocks, &cases));
-        }
-        let problem = scaled_problem(blocks, &cases, &self.settings);
-        let solution = self.solver.solve_warm(&problem, &self.settings.admm)?;
-        Ok(read_off(blocks, &cases, &problem, &solution, self.settings.extraction))
-    }
+/// Joint angles of all IRSs.
+pub fn estimate_angles(blocks: &Blocks, settings: &AngleSettings) -> Result<AngleEstimate, AngleError> {
+    let count = blocks.irs_count();
+    let cases = rank_cases(blocks);
+    let (arrivals, departures, iterations, converged) = if settings.extraction == Extraction::Beamformer {
+        let beamformed = |i| Baseline::JointBeamformer.estimate(blocks, i, Extent::AllBlocks).ok();
+        ((0..count).map(beamformed).collect(), vec![None; count], 0, true)
+    } else {
+        let problem = scaled_problem(blocks, &cases, settings);
+        let solution = admm::solve(&problem, &settings.admm)?;
+        let (arrivals, departures) = extract(blocks, &cases, &problem, &solution, settings.extraction);
+        (arrivals, departures, solution.iterations, solution.converged)
+    };
+    let angles = match settings.extraction {
+        Extraction::Polished | Extraction::Beamformer => polish(blocks, &arrivals, &departures),
+        // Without the polish the AOA alone is better than the AOD.
+        _ => arrivals
+            .iter()
+            .zip(&departures)
+            .map(|(arrival, departure)| (arrival.or(*departure), None))
+            .collect(),
+    };
+    let irs = (0..count).map(|i| IrsAngle {
+        angle_rad: angles[i].0,
+        variance_rad2: angles[i].1,
+        arrival_rad: arrivals[i],
+        departure_rad: departures[i],
+        rank_case: cases[i],
+    });
+    Ok(AngleEstimate { irs: irs.collect(), iterations, converged })
 }
 
 /// Directions of S_k above the noise: singular value s_i counts when the energy that the strongest block of IRS k has
 /// beyond noise, shared out as s_i^2 / ||S_k||_F^2, exceeds the noise of one entry.
-pub fn effective_rank(blocks: &Blocks, k: usize) -> usize {
-    let signal = blocks.reflected_signal(k);
+fn effective_rank(blocks: &Blocks, k: usize) -> usize {
+    let signal = blocks.signal(k);
     let noise = blocks.noise_variance();
     let strongest = (0..blocks.irs_count())
         .filter_map(|l| blocks.block(l, k))
@@ -142,30 +143,31 @@ pub fn effective_rank(blocks: &Blocks, k: usize) -> usize {
     singular.iter().filter(|&&s| share * s * s > 1.0 && s > 1e-12 * largest).count().max(1)
 }
 
-/// Rank case of IRS `k` by effective rank.
-pub fn rank_case(blocks: &Blocks, k: usize) -> RankCase {
-    match effective_rank(blocks, k) {
+/// Rank cases of all IRSs by effective rank.
+pub fn rank_cases(blocks: &Blocks) -> Vec<RankCase> {
+    let case = |k| match effective_rank(blocks, k) {
         0 | 1 => RankCase::One,
         rank if rank < blocks.elements(k) => RankCase::Partial,
         _ => RankCase::Full,
-    }
+    };
+    (0..blocks.irs_count()).map(case).collect()
 }
 
-/// The joint problem of these blocks in unit scale.
+/// The joint problem of these blocks in unit scale. An IRS without a case counts as one of full rank.
 pub fn scaled_problem(blocks: &Blocks, cases: &[RankCase], settings: &AngleSettings) -> JointProblem {
     let noise = blocks.noise_variance().sqrt();
     let count = blocks.irs_count();
-    let norms = (0..count).map(|k| spectral_norm(blocks.reflected_signal(k)));
+    let norms = (0..count).map(|k| SVD::new(blocks.signal(k).clone(), false, false).singular_values.max());
     let mean_norm = norms.sum::<f64>() / count as f64;
     let mut departures = Vec::with_capacity(count);
     let mut reducers: Vec<Option<CMatrix>> = Vec::with_capacity(count);
-    for (k, case) in cases.iter().enumerate() {
-        let free = match case {
+    for k in 0..count {
+        let free = match cases.get(k).unwrap_or(&RankCase::Full) {
             RankCase::One => true,
             RankCase::Partial => settings.partial_rank == DepartureForm::Free,
             RankCase::Full => false,
         };
-        let signal = blocks.reflected_signal(k);
+        let signal = blocks.signal(k);
         if free {
             let rank = effective_rank(blocks, k);
             departures.push(Departure { form: DepartureForm::Free, signal: CMatrix::identity(rank, rank) });
@@ -192,22 +194,19 @@ pub fn scaled_problem(blocks: &Blocks, cases: &[RankCase], settings: &AngleSetti
     JointProblem { lambda: settings.lambda, sensors: blocks.sensors(), departures, paths }
 }
 
-fn spectral_norm(signal: &CMatrix) -> f64 {
-    SVD::new(signal.clone(), false, false).singular_values.max()
-}
-
 /// The `rank` strongest right singular vectors, as columns.
 fn right_vectors(signal: &CMatrix, rank: usize) -> Option<CMatrix> {
     SVD::new(signal.clone(), false, true).v_t.map(|v_t| v_t.rows(0, rank).adjoint())
 }
 
-fn read_off(
+/// AOA and AOD of every IRS.
+fn extract(
     blocks: &Blocks,
     cases: &[RankCase],
     problem: &JointProblem,
     solution: &JointSolution,
     extraction: Extraction,
-) -> AngleEstimate {
+) -> (Vec<Option<f64>>, Vec<Option<f64>>) {
     let spacing = blocks.spacing_wavelengths();
     let count = blocks.irs_count();
     let toeplitz =
@@ -218,7 +217,7 @@ fn read_off(
             _ => denoised_arrival_rad(problem, solution, l, spacing),
         })
         .collect();
-    let departures: Vec<Option<f64>> = (0..count)
+    let departures = (0..count)
         .map(|k| match (cases[k], extraction, problem.departures[k].form) {
             (RankCase::One, ..) => None,
             (_, Extraction::Eigenvector, DepartureForm::Structured) => toeplitz(&solution.departure[k]),
@@ -228,45 +227,7 @@ fn read_off(
             (_, _, DepartureForm::Free) => free_departure_rad(blocks, k, &arrivals),
         })
         .collect();
-    let found = match extraction {
-        Extraction::Polished | Extraction::Beamformer => polished(blocks, &arrivals, &departures),
-        _ => (first_known(&arrivals, &departures), vec![None; count]),
-    };
-    let irs = angles_of_irs(cases, &arrivals, &departures, found);
-    AngleEstimate { irs, iterations: solution.iterations, converged: solution.converged }
-}
-
-/// Angles with their variances, none where there is none.
-type Found = (Vec<Option<f64>>, Vec<Option<f64>>);
-
-fn angles_of_irs(
-    cases: &[RankCase],
-    arrivals: &[Option<f64>],
-    departures: &[Option<f64>],
-    (angles, variances): Found,
-) -> Vec<IrsAngle> {
-    let of = |i: usize| IrsAngle {
-        angle_rad: angles[i],
-        variance_rad2: variances[i],
-        arrival_rad: arrivals[i],
-        departure_rad: departures[i],
-        rank_case: cases[i],
-    };
-    (0..cases.len()).map(of).collect()
-}
-
-/// The joint beamformer over all blocks of each IRS, then the same polish as after the joint problem.
-fn beamformer_polished(blocks: &Blocks, cases: &[RankCase]) -> AngleEstimate {
-    let beamformed = |i| Baseline::JointBeamformer.estimate(blocks, i, Extent::AllBlocks).ok();
-    let starts: Vec<Option<f64>> = (0..cases.len()).map(beamformed).collect();
-    let none = vec![None; cases.len()];
-    let irs = angles_of_irs(cases, &starts, &none, polished(blocks, &starts, &none));
-    AngleEstimate { irs, iterations: 0, converged: true }
-}
-
-/// AOA where there is one, else AOD: untied, the AOA alone is the better of the two.
-fn first_known(arrivals: &[Option<f64>], departures: &[Option<f64>]) -> Vec<Option<f64>> {
-    arrivals.iter().zip(departures).map(|(arrival, departure)| arrival.or(*departure)).collect()
+    (arrivals, departures)
 }
 
 /// AOD from the denoised blocks, beamformed with the AOAs.
@@ -280,36 +241,36 @@ fn denoised_departure_rad(
     let signal = &problem.departures[k].signal;
     let paths = problem.paths.iter().zip(&solution.denoised).filter(|(path, _)| path.k == k);
     let rows: Vec<CVector> =
-        paths.filter_map(|(path, x)| beamformed(blocks, &(x * signal), arrivals[path.l]?)).collect();
+        paths.filter_map(|(path, x)| Some(beamformed(blocks, &(x * signal), arrivals[path.l]?))).collect();
     trust_region_departure_rad(signal, &rows, blocks.spacing_wavelengths())
 }
 
 /// AOD from the raw blocks, beamformed with the AOAs (rank case 2, free form).
 fn free_departure_rad(blocks: &Blocks, k: usize, arrivals: &[Option<f64>]) -> Option<f64> {
     let rows: Vec<CVector> = (0..blocks.irs_count())
-        .filter_map(|l| beamformed(blocks, blocks.block(l, k)?, arrivals[l]?))
+        .filter_map(|l| Some(beamformed(blocks, blocks.block(l, k)?, arrivals[l]?)))
         .collect();
-    trust_region_departure_rad(blocks.reflected_signal(k), &rows, blocks.spacing_wavelengths())
+    trust_region_departure_rad(blocks.signal(k), &rows, blocks.spacing_wavelengths())
 }
 
 /// `R^H a(theta) / M`.
-fn beamformed(blocks: &Blocks, block: &CMatrix, arrival_rad: f64) -> Option<CVector> {
-    let array = model::array::UniformLinearArray {
-        elements: blocks.sensors(),
-        spacing_wavelengths: blocks.spacing_wavelengths(),
-    };
-    Some(block.ad_mul(&array.steering(arrival_rad)).unscale(blocks.sensors() as f64))
+fn beamformed(blocks: &Blocks, block: &CMatrix, arrival_rad: f64) -> CVector {
+    block.ad_mul(&blocks.sensor_array().steering(arrival_rad)).unscale(blocks.sensors() as f64)
 }
 
-/// Tied angles and their variances: the joint likelihood scanned and polished from each of the starts.
-fn polished(blocks: &Blocks, arrivals: &[Option<f64>], departures: &[Option<f64>]) -> Found {
+/// Angle and variance of every IRS with AOA and AOD tied: the joint likelihood, scanned and polished from each of the
+/// starts.
+fn polish(
+    blocks: &Blocks,
+    arrivals: &[Option<f64>],
+    departures: &[Option<f64>],
+) -> Vec<(Option<f64>, Option<f64>)> {
     let start = |first: &[Option<f64>], second: &[Option<f64>]| -> Vec<f64> {
         first.iter().zip(second).map(|(a, b)| a.or(*b).unwrap_or(0.0)).collect()
     };
     let starts = [start(arrivals, departures), start(departures, arrivals)];
     let polished = JointLikelihood::new(blocks).polish_best(starts);
-    let of_observed = |value: &dyn Fn(usize) -> f64| -> Vec<Option<f64>> {
-        (0..arrivals.len()).map(|i| polished.observed[i].then(|| value(i))).collect()
-    };
-    (of_observed(&|i| polished.angle_rad[i]), of_observed(&|i| polished.covariance_rad2[(i, i)]))
+    let of =
+        |i: usize| polished.observed[i].then(|| (polished.angle_rad[i], polished.covariance_rad2[(i, i)]));
+    (0..arrivals.len()).map(|i| of(i).unzip()).collect()
 }

@@ -1,9 +1,9 @@
-//! Reading angles off the solution of the joint problem.
+//! Extraction of angles from the solution of the joint problem.
 //!
 //! - *Eigenvector*, the paper's way: the principal eigenvector of T(v_l) is taken for the steering vector.
 //! - *Denoised blocks*: the AOA maximises `sum_k ||a(theta)^H X_lk S_k||^2`, the AOD `sum_l |a_l^H X_lk S_k b|^2 / ||b||^2`, b = S_k^H a(theta).
 //!
-//! Both give AOA and AOD apart; the polish ([`super::likelihood`]) ties them.
+//! Both give AOA and AOD separately; the polish ([`super::likelihood`]) ties them.
 
 use std::f64::consts::TAU;
 
@@ -20,27 +20,21 @@ const POINTS_PER_ELEMENT: f64 = 8.0;
 /// Angle of the principal eigenvector of the Hermitian Toeplitz matrix with this first row.
 pub fn principal_angle_rad(first_row: &[Complex64], spacing_wavelengths: f64) -> Option<f64> {
     let order = first_row.len();
-    if order < 2 || first_row.iter().any(|v| !v.re.is_finite() || !v.im.is_finite()) {
+    if order < 2 || first_row.iter().any(|v| !v.is_finite()) {
         return None;
     }
-    let toeplitz =
-        CMatrix::from_fn(
-            order,
-            order,
-            |i, j| {
-                if j >= i { first_row[j - i] } else { first_row[i - j].conj() }
-            },
-        );
+    let toeplitz = CMatrix::from_fn(order, order, |i, j| match j.checked_sub(i) {
+        Some(lag) => first_row[lag],
+        None => first_row[i - j].conj(),
+    });
     let eigen = toeplitz.symmetric_eigen();
     let vector = eigen.eigenvectors.column(eigen.eigenvalues.imax());
     let turn: Complex64 = (1..order).map(|m| vector[m - 1].conj() * vector[m]).sum();
-    if turn.norm() == 0.0 {
-        return None;
-    }
-    angle_of_phase_step_rad(turn.arg(), spacing_wavelengths)
+    let sine = turn.arg() / (TAU * spacing_wavelengths);
+    (turn.norm() != 0.0 && sine.abs() <= 1.0).then(|| sine.asin())
 }
 
-/// theta_i as the weighted mean of its AOA and its AOD, or the one there is. The paper asks for a "weighted combination"
+/// theta_i as the weighted mean of its AOA and its AOD, or whichever is known. The paper asks for a "weighted combination"
 /// and prints no weights; these are the energies of the blocks that each is estimated from, which it uses as confidence (e_lk).
 pub fn combined_rad(
     blocks: &Blocks,
@@ -61,34 +55,33 @@ pub fn combined_rad(
     }
 }
 
-/// AOA of IRS `l` from the denoised blocks that it senses.
+/// AOA of IRS `l` from the denoised blocks that it senses; none if it senses none, or if the solution is of another problem.
 pub fn denoised_arrival_rad(
     problem: &JointProblem,
     solution: &JointSolution,
     l: usize,
     spacing_wavelengths: f64,
 ) -> Option<f64> {
+    problem.validate().ok()?;
     let mut form = CMatrix::zeros(problem.sensors, problem.sensors);
     for (path, x) in problem.paths.iter().zip(&solution.denoised).filter(|(path, _)| path.l == l) {
-        let fit = x * &problem.departures[path.k].signal;
+        let signal = &problem.departures[path.k].signal;
+        if x.shape() != (problem.sensors, signal.nrows()) {
+            return None;
+        }
+        let fit = x * signal;
         form += &fit * fit.adjoint();
     }
     strongest_direction_rad(&form, spacing_wavelengths)
 }
 
-/// Angle that maximises `a(theta)^H C a(theta)` over the unambiguous sector; none for a form without energy.
+/// Angle that maximises `a(theta)^H C a(theta)` over the unambiguous sector; none where C is zero.
 fn strongest_direction_rad(form: &CMatrix, spacing_wavelengths: f64) -> Option<f64> {
     let series = HarmonicSeries::of_hermitian(form, TAU * spacing_wavelengths);
     let edge = (0.5 / spacing_wavelengths).min(1.0);
     let peak =
         series.maximum(-edge, edge, 1.0 / (POINTS_PER_ELEMENT * spacing_wavelengths * form.nrows() as f64));
     (peak.value > 0.0 && peak.value.is_finite()).then(|| peak.at.clamp(-1.0, 1.0).asin())
-}
-
-/// The angle whose steering vector advances by `step_rad` from element to element.
-fn angle_of_phase_step_rad(step_rad: f64, spacing_wavelengths: f64) -> Option<f64> {
-    let sin = step_rad / (TAU * spacing_wavelengths);
-    (sin.abs() <= 1.0).then(|| sin.asin())
 }
 
 #[cfg(test)]

@@ -16,16 +16,17 @@ use model::{CMatrix, CVector};
 use nalgebra::{DMatrix, DVector};
 use num_complex::Complex64;
 
+use super::QuadraticModel;
 use crate::blocks::Blocks;
 
-/// Rounds of Newton's method at most.
+/// Iteration limit of Newton's method.
 const MAX_ROUNDS: usize = 40;
-/// Angles closer than this are equal.
+/// Newton's method ends at a step shorter than this.
 const SETTLED_RAD: f64 = 1e-10;
 /// Grid points of a scan per element of the larger array.
 const POINTS_PER_ELEMENT: usize = 6;
 
-/// The likelihood of given blocks.
+/// The likelihood of the angles given the blocks.
 pub struct JointLikelihood<'a> {
     blocks: &'a Blocks,
     sensors: UniformLinearArray,
@@ -38,12 +39,8 @@ pub struct Polished {
     pub angle_rad: Vec<f64>,
     /// Covariance over the observed angles, zero rows elsewhere.
     pub covariance_rad2: DMatrix<f64>,
-    /// Whether any present path says something about theta_i.
+    /// Whether any present path determines theta_i.
     pub observed: Vec<bool>,
-    /// f at the maximum over sigma^2: the energy that the paths explain, in units of noise.
-    pub log_likelihood: f64,
-    /// Whether Newton's method settled.
-    pub converged: bool,
 }
 
 /// `a`, `b` and their first two derivatives at one angle of one IRS.
@@ -52,38 +49,23 @@ struct Steering {
     departure: [CVector; 3],
 }
 
-/// Value, gradient and Hessian.
-struct Expansion {
-    value: f64,
-    gradient: DVector<f64>,
-    hessian: DMatrix<f64>,
-}
-
 impl<'a> JointLikelihood<'a> {
-    /// Of these blocks.
+    /// The likelihood of these blocks.
     pub fn new(blocks: &'a Blocks) -> Self {
-        let sensors = UniformLinearArray {
-            elements: blocks.sensors(),
-            spacing_wavelengths: blocks.spacing_wavelengths(),
-        };
-        Self { blocks, sensors }
-    }
-
-    fn elements(&self, k: usize) -> UniformLinearArray {
-        UniformLinearArray {
-            elements: self.blocks.elements(k),
-            spacing_wavelengths: self.blocks.spacing_wavelengths(),
-        }
+        Self { blocks, sensors: blocks.sensor_array() }
     }
 
     fn steering(&self, i: usize, theta: f64) -> Steering {
-        let signal = self.blocks.reflected_signal(i);
-        let departure = self.elements(i).steering_expansion(theta).map(|a| signal.ad_mul(&a));
+        let signal = self.blocks.signal(i);
+        let departure = self.blocks.element_array(i).steering_expansion(theta).map(|a| signal.ad_mul(&a));
         Steering { arrival: self.sensors.steering_expansion(theta), departure }
     }
 
-    /// f(theta).
+    /// f(theta); NaN unless there is one angle for each IRS.
     pub fn value(&self, angles: &[f64]) -> f64 {
+        if angles.len() != self.blocks.irs_count() {
+            return f64::NAN;
+        }
         let arrivals: Vec<CVector> = angles.iter().map(|&t| self.sensors.steering(t)).collect();
         let departures: Vec<CVector> =
             angles.iter().enumerate().map(|(k, &t)| self.illumination(k, t)).collect();
@@ -91,7 +73,7 @@ impl<'a> JointLikelihood<'a> {
     }
 
     fn illumination(&self, k: usize, theta: f64) -> CVector {
-        self.blocks.reflected_signal(k).ad_mul(&self.elements(k).steering(theta))
+        self.blocks.signal(k).ad_mul(&self.blocks.element_array(k).steering(theta))
     }
 
     fn term(&self, block: &CMatrix, a: &CVector, b: &CVector) -> f64 {
@@ -103,11 +85,9 @@ impl<'a> JointLikelihood<'a> {
         }
     }
 
-    fn expand(&self, angles: &[f64]) -> Expansion {
-        let count = angles.len();
+    fn expand(&self, angles: &[f64]) -> QuadraticModel {
         let steering: Vec<Steering> = angles.iter().enumerate().map(|(i, &t)| self.steering(i, t)).collect();
-        let mut out =
-            Expansion { value: 0.0, gradient: DVector::zeros(count), hessian: DMatrix::zeros(count, count) };
+        let mut out = QuadraticModel::zeros(angles.len());
         for (l, k, block) in self.blocks.present() {
             self.add_path(&mut out, l, k, block, &steering[l].arrival, &steering[k].departure);
         }
@@ -117,7 +97,7 @@ impl<'a> JointLikelihood<'a> {
     /// Adds |p|^2 / (M q), p = a^H R b, q = ||b||^2, with its derivatives by theta_l (through a) and theta_k (through b).
     fn add_path(
         &self,
-        out: &mut Expansion,
+        out: &mut QuadraticModel,
         l: usize,
         k: usize,
         block: &CMatrix,
@@ -150,9 +130,12 @@ impl<'a> JointLikelihood<'a> {
         out.hessian[(k, l)] += mixed;
     }
 
-    /// Moves each angle in turn to the highest point of f along it, twice over all angles: leaves a wrong
-    /// peak of one angle when the paths together know better.
+    /// Moves each angle in turn to the maximum of f along it, twice over all angles. This leaves a wrong peak of one angle
+    /// where the other paths contradict it. No change unless there is one angle for each IRS.
     pub fn scan(&self, angles: &mut [f64]) {
+        if angles.len() != self.blocks.irs_count() {
+            return;
+        }
         let sector = self.sensors.unambiguous_half_sector_rad().sin();
         let largest = (0..angles.len()).map(|k| self.blocks.elements(k)).max().unwrap_or(1);
         let points = POINTS_PER_ELEMENT * largest.max(self.sensors.elements);
@@ -168,7 +151,7 @@ impl<'a> JointLikelihood<'a> {
 
     fn scan_one(&self, angles: &mut [f64], i: usize, grid: &[f64], arrivals: &[CVector]) {
         let m = self.sensors.elements as f64;
-        // Fixed ends of the paths that i takes part in.
+        // The paths of IRS i, projected on the steering vector at their other end.
         let mut sensed: Vec<CVector> = Vec::new();
         let mut reflected: Vec<CVector> = Vec::new();
         let mut own = None;
@@ -194,18 +177,13 @@ impl<'a> JointLikelihood<'a> {
             }
             sum
         };
-        let mut best =
-            (value(&self.sensors.steering(angles[i]), &self.illumination(i, angles[i])), angles[i]);
-        for (&theta, a) in grid.iter().zip(arrivals) {
-            let here = value(a, &self.illumination(i, theta));
-            if here > best.0 {
-                best = (here, theta);
-            }
-        }
-        angles[i] = best.1;
+        let start = value(&self.sensors.steering(angles[i]), &self.illumination(i, angles[i]));
+        let points =
+            grid.iter().zip(arrivals).map(|(&theta, a)| (value(a, &self.illumination(i, theta)), theta));
+        angles[i] = points.fold((start, angles[i]), |best, next| if next.0 > best.0 { next } else { best }).1;
     }
 
-    /// The polish of the angles: the scan of each start, the highest of these, Newton's method from there.
+    /// Scans from each start and runs Newton's method from the best of the results.
     pub fn polish_best(&self, starts: impl IntoIterator<Item = Vec<f64>>) -> Polished {
         let scanned = starts.into_iter().map(|mut angles| {
             self.scan(&mut angles);
@@ -215,14 +193,14 @@ impl<'a> JointLikelihood<'a> {
         self.polish(&highest.map_or_else(|| vec![0.0; self.blocks.irs_count()], |(_, angles)| angles))
     }
 
-    /// Newton's method from `start`, damped where the Hessian is not negative definite.
+    /// Newton's method from `start`, damped where the Hessian is not negative definite; angles that are missing start at zero.
     pub fn polish(&self, start: &[f64]) -> Polished {
         let mut angles = start.to_vec();
+        angles.resize(self.blocks.irs_count(), 0.0);
         let sector = self.sensors.unambiguous_half_sector_rad();
         let longest = 0.25 / (self.sensors.spacing_wavelengths * self.sensors.elements as f64);
         let mut here = self.expand(&angles);
         let mut damping = 0.0;
-        let mut converged = false;
         for _ in 0..MAX_ROUNDS {
             let Some(mut step) = ascent(&here, damping) else { break };
             let length = step.amax();
@@ -237,7 +215,6 @@ impl<'a> JointLikelihood<'a> {
                 here = there;
                 damping *= 0.1;
                 if length < SETTLED_RAD {
-                    converged = true;
                     break;
                 }
             } else {
@@ -246,17 +223,11 @@ impl<'a> JointLikelihood<'a> {
         }
         let observed = self.observed(&here);
         let covariance_rad2 = self.covariance(&here, &observed);
-        Polished {
-            angle_rad: angles,
-            covariance_rad2,
-            observed,
-            log_likelihood: here.value / self.blocks.noise_variance(),
-            converged,
-        }
+        Polished { angle_rad: angles, covariance_rad2, observed }
     }
 
     /// An angle is observed when an IRS senses a path, or reflects one with a signal of more than one direction.
-    fn observed(&self, here: &Expansion) -> Vec<bool> {
+    fn observed(&self, here: &QuadraticModel) -> Vec<bool> {
         let scale = here.hessian.diagonal().amax();
         (0..here.gradient.len())
             .map(|i| {
@@ -266,14 +237,14 @@ impl<'a> JointLikelihood<'a> {
             .collect()
     }
 
-    fn covariance(&self, here: &Expansion, observed: &[bool]) -> DMatrix<f64> {
+    fn covariance(&self, here: &QuadraticModel, observed: &[bool]) -> DMatrix<f64> {
         let count = observed.len();
         let index: Vec<usize> = (0..count).filter(|&i| observed[i]).collect();
         let information = DMatrix::from_fn(index.len(), index.len(), |i, j| {
             -here.hessian[(index[i], index[j])] / self.blocks.noise_variance()
         });
         let mut covariance = DMatrix::zeros(count, count);
-        // Off a maximum the observed information may be indefinite: its diagonal is then all there is.
+        // Away from a maximum the observed information may be indefinite: only its diagonal is then used.
         let inverse = match information.clone().cholesky() {
             Some(factor) => factor.inverse(),
             None => {
@@ -290,7 +261,7 @@ impl<'a> JointLikelihood<'a> {
 }
 
 /// Solves (-H + damping) step = gradient, with enough damping to make the matrix positive definite.
-fn ascent(here: &Expansion, mut damping: f64) -> Option<DVector<f64>> {
+fn ascent(here: &QuadraticModel, mut damping: f64) -> Option<DVector<f64>> {
     let scale = here.hessian.diagonal().amax();
     if !(scale.is_finite() && scale > 0.0) {
         return None;
@@ -298,7 +269,7 @@ fn ascent(here: &Expansion, mut damping: f64) -> Option<DVector<f64>> {
     for _ in 0..12 {
         let mut matrix = -here.hessian.clone();
         for i in 0..matrix.nrows() {
-            // The floor keeps angles without information where they are.
+            // The floor keeps angles without information unchanged.
             matrix[(i, i)] += (damping + 1e-12) * scale;
         }
         if let Some(factor) = matrix.cholesky() {
@@ -359,8 +330,8 @@ mod tests {
             likelihood.scan(&mut angles);
             let scanned = likelihood.value(&angles);
             let polished = likelihood.polish(&angles);
-            assert!(scanned >= before && polished.log_likelihood >= scanned - 1e-12 * scanned);
-            assert!(polished.converged, "seed {seed}");
+            let top = likelihood.value(&polished.angle_rad);
+            assert!(scanned >= before && top >= scanned - 1e-12 * scanned, "seed {seed}");
         }
     }
 }

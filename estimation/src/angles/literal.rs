@@ -7,13 +7,13 @@
 //!
 //! The paper leaves open lambda, rho and the scale that they refer to. Here the data of each of the 2K problems are
 //! scaled to noise of unit variance *after* the inverse, which makes one lambda suit every S_k: the choice that favours the
-//! algorithm most. rho changes only how fast Algorithm 1 converges. `hyloc figures --only literal-sweep` sweeps both.
+//! algorithm most. rho only affects how fast Algorithm 1 converges. `hyloc figures --only literal-sweep` sweeps both.
 //! Cost: 2K problems of K blocks.
 
 use model::CMatrix;
 use nalgebra::linalg::SVD;
 
-use super::admm::{AdmmSettings, JointSolver};
+use super::admm::{self, AdmmSettings};
 use super::estimate::AngleError;
 use super::extraction::{combined_rad, principal_angle_rad};
 use super::problem::{Departure, DepartureForm, JointProblem, JointSolution, PathData};
@@ -27,14 +27,14 @@ const PSEUDO_INVERSE_TOLERANCE: f64 = 1e-12;
 pub struct LiteralSettings {
     /// Weight of the fit, for data of unit noise after the inverse.
     pub lambda: f64,
-    /// Of Algorithm 1.
+    /// Settings of Algorithm 1.
     pub admm: AdmmSettings,
 }
 
-/// How one of the 2K problems ended.
+/// Convergence of one of the 2K problems.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Convergence {
-    /// Iterations done.
+    /// Iterations until convergence or the limit.
     pub iterations: usize,
     /// Whether both residuals fell below the tolerance before the iteration limit.
     pub converged: bool,
@@ -42,26 +42,26 @@ pub struct Convergence {
     pub residual: f64,
 }
 
-/// Angles by the printed algorithm.
+/// Angles estimated by the printed algorithm.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LiteralEstimate {
-    /// theta_i, AOA and AOD combined; none where no present path tells.
+    /// theta_i by IRS, AOA and AOD combined; none where no present path determines it.
     pub angle_rad: Vec<Option<f64>>,
-    /// AOA of each IRS by itself.
+    /// AOA by IRS.
     pub arrival_rad: Vec<Option<f64>>,
-    /// AOD of each IRS by itself.
+    /// AOD by IRS.
     pub departure_rad: Vec<Option<f64>>,
-    /// How each problem ended that had a path.
+    /// Convergence of every problem that has a path.
     pub problems: Vec<Convergence>,
 }
 
-/// Angles by the printed algorithm.
+/// Estimates the angles of all IRSs by the printed algorithm.
 pub fn paper_literal(blocks: &Blocks, settings: &LiteralSettings) -> Result<LiteralEstimate, AngleError> {
     let data = substituted(blocks);
     let mut problems = Vec::new();
     let mut role = |chosen: &dyn Fn(&Substituted) -> bool, angle: &dyn Fn(&JointSolution) -> Option<f64>| {
         let Some(problem) = problem(blocks, &data, settings.lambda, chosen) else { return Ok(None) };
-        let solution = JointSolver::new().solve(&problem, &settings.admm)?;
+        let solution = admm::solve(&problem, &settings.admm)?;
         problems.push(Convergence {
             iterations: solution.iterations,
             converged: solution.converged,
@@ -97,7 +97,7 @@ struct Substituted {
 
 fn substituted(blocks: &Blocks) -> Vec<Substituted> {
     let inverse = |k: usize| {
-        let svd = SVD::new(blocks.reflected_signal(k).clone(), true, true);
+        let svd = SVD::new(blocks.signal(k).clone(), true, true);
         let floor = svd.singular_values.max() * PSEUDO_INVERSE_TOLERANCE;
         svd.pseudo_inverse(floor).ok()
     };
@@ -118,7 +118,7 @@ fn substituted(blocks: &Blocks) -> Vec<Substituted> {
         .collect()
 }
 
-/// One of the 2K problems, over the paths of one role of one IRS; none where these hold nothing.
+/// One of the 2K problems, over the paths of one role of one IRS; none where these have no energy.
 fn problem(
     blocks: &Blocks,
     data: &[Substituted],

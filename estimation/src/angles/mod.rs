@@ -1,7 +1,7 @@
-//! Joint angle estimation (Section IV): one convex problem over all K^2 blocks, then a polish on the raw ones.
+//! Joint angle estimation (Section IV): one convex problem over all K^2 blocks, then a polish on the raw blocks.
 //!
-//! [`estimate::AngleEstimator`] is the whole chain; [`admm::JointSolver`] the solver of [`problem::JointProblem`];
-//! [`likelihood::JointLikelihood`] the polish; [`departure`] Algorithm 2.
+//! [`estimate_angles`] is the whole chain, [`admm::solve`] the solver of [`problem::JointProblem`],
+//! [`likelihood::JointLikelihood`] the polish and [`departure`] Algorithm 2.
 
 pub mod admm;
 pub mod departure;
@@ -11,4 +11,19 @@ pub mod likelihood;
 pub mod literal;
 pub mod problem;
 
-pub use estimate::{AngleError, AngleEstimate, AngleEstimator, AngleSettings, Extraction, IrsAngle};
+use nalgebra::{DMatrix, DVector};
+
+pub use estimate::{AngleError, AngleEstimate, AngleSettings, Extraction, IrsAngle, estimate_angles};
+
+/// Value, gradient and Hessian of a function at a point.
+struct QuadraticModel {
+    value: f64,
+    gradient: DVector<f64>,
+    hessian: DMatrix<f64>,
+}
+
+impl QuadraticModel {
+    fn zeros(size: usize) -> Self {
+        Self { value: 0.0, gradient: DVector::zeros(size), hessian: DMatrix::zeros(size, size) }
+    }
+}

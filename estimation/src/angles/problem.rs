@@ -14,7 +14,7 @@
 use model::CMatrix;
 use num_complex::Complex64;
 
-/// What the lower right corner of an IRS's blocks is.
+/// Structure of the lower right corner of the blocks of an IRS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DepartureForm {
     /// T(u_k), Hermitian Toeplitz, shared by all blocks of IRS k.
@@ -26,7 +26,7 @@ pub enum DepartureForm {
 /// Departure side of one IRS.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Departure {
-    /// Structure of the corner.
+    /// Structure of the lower right corner.
     pub form: DepartureForm,
     /// S_k, rows = order of the corner.
     pub signal: CMatrix,
@@ -35,9 +35,9 @@ pub struct Departure {
 /// One present path.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PathData {
-    /// Sensing IRS.
+    /// Index of the sensing IRS.
     pub l: usize,
-    /// Reflecting IRS.
+    /// Index of the reflecting IRS.
     pub k: usize,
     /// e_lk > 0.
     pub weight: f64,
@@ -45,25 +45,25 @@ pub struct PathData {
     pub block: CMatrix,
 }
 
-/// A joint problem, in any scale.
+/// A joint problem, in any unit of the data.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JointProblem {
-    /// Weight of the fit.
+    /// Weight of the fit, positive.
     pub lambda: f64,
-    /// Sensors M.
+    /// Number of sensors M.
     pub sensors: usize,
-    /// Departure sides, one for each IRS.
+    /// Departure sides by IRS.
     pub departures: Vec<Departure>,
-    /// Present paths.
+    /// Present paths, at least one, each (l, k) at most once.
     pub paths: Vec<PathData>,
 }
 
-/// What the solver found.
+/// Solution of a joint problem.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JointSolution {
-    /// Objective at the returned point.
+    /// Objective at the returned point, corrected to first order for its infeasibility.
     pub objective: f64,
-    /// Iterations done.
+    /// Iterations until convergence or the limit.
     pub iterations: usize,
     /// Whether both residuals fell below the tolerance before the iteration limit.
     pub converged: bool,
@@ -81,33 +81,23 @@ pub struct JointSolution {
 
 /// Why a problem cannot be solved.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[expect(missing_docs, reason = "the message of every variant describes it")]
 pub enum ProblemError {
-    /// No paths.
     #[error("the joint problem has no path")]
     Empty,
-    /// A scalar is not positive and finite.
     #[error("{name} = {value}: must be positive and finite")]
-    Scalar {
-        /// Its name.
-        name: &'static str,
-        /// Its value.
-        value: f64,
-    },
-    /// A path does not fit its departure side.
+    Scalar { name: &'static str, value: f64 },
+    #[error("relaxation is {0}; it must be above 0 and below 2")]
+    Relaxation(f64),
+    #[error("the reflected signal of IRS {k} is empty or not finite")]
+    Signal { k: usize },
     #[error("block ({l}, {k}): {problem}")]
-    Path {
-        /// Sensing IRS.
-        l: usize,
-        /// Reflecting IRS.
-        k: usize,
-        /// What does not fit.
-        problem: &'static str,
-    },
+    Path { l: usize, k: usize, problem: &'static str },
 }
 
 impl JointProblem {
-    /// Refuses what cannot be solved.
-    pub fn validate(&self) -> Result<(), ProblemError> {
+    /// Checks scalars, shapes and values.
+    pub(super) fn validate(&self) -> Result<(), ProblemError> {
         let scalar = |name, value: f64| {
             if value.is_finite() && value > 0.0 { Ok(()) } else { Err(ProblemError::Scalar { name, value }) }
         };
@@ -115,6 +105,11 @@ impl JointProblem {
         scalar("sensors", self.sensors as f64)?;
         if self.paths.is_empty() {
             return Err(ProblemError::Empty);
+        }
+        let finite = |m: &CMatrix| m.iter().all(|v| v.is_finite());
+        let unusable = |side: &Departure| side.signal.is_empty() || !finite(&side.signal);
+        if let Some(k) = self.departures.iter().position(unusable) {
+            return Err(ProblemError::Signal { k });
         }
         for path in &self.paths {
             let (l, k) = (path.l, path.k);
@@ -124,11 +119,10 @@ impl JointProblem {
                 return refuse("names an IRS that does not exist");
             }
             let signal = &self.departures[k].signal;
-            if path.block.shape() != (self.sensors, signal.ncols()) || signal.is_empty() {
+            if path.block.shape() != (self.sensors, signal.ncols()) {
                 return refuse("its shape fits neither the sensors nor the reflected signal");
             }
-            let finite = |m: &CMatrix| m.iter().all(|v| v.re.is_finite() && v.im.is_finite());
-            if !finite(&path.block) || !finite(signal) {
+            if !finite(&path.block) {
                 return refuse("holds a value that is not finite");
             }
         }

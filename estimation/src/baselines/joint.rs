@@ -1,7 +1,7 @@
 //! Beamforming over both roles of an angle.
 //!
-//! IRS i hears with a(theta_i) and sends `b_i = S_i^H a(theta_i)`. Blind to the angles at the other ends,
-//! its blocks say
+//! IRS i receives with a(theta_i) and reflects `b_i = S_i^H a(theta_i)`. With the angles at the other ends unknown,
+//! the statistic of its blocks is
 //! `sum_{k != i} ||a^H R_ik||^2 / M + sum_{l != i} ||R_li b_i||^2 / ||b_i||^2 + |a^H R_ii b_i|^2 / (M ||b_i||^2)`:
 //! a sum and quotient of trigonometric polynomials in sin(theta), searched and refined as such.
 
@@ -12,7 +12,7 @@ use super::{Array, BaselineError, Extent, largest_entry};
 use crate::blocks::Blocks;
 use crate::harmonic::{HarmonicSeries, grid_points, refined_maximum};
 
-/// An illumination below this share of its mean over the angles says nothing.
+/// An illumination below this share of its mean over the angles is ignored.
 const DARK: f64 = 1e-9;
 
 /// sin(theta) of the maximum.
@@ -48,7 +48,7 @@ impl Objective {
         if scale == 0.0 {
             return Err(BaselineError::NoEnergy { l: i });
         }
-        let signal = blocks.reflected_signal(i);
+        let signal = blocks.signal(i);
         let signal = signal.unscale(largest_entry(&[signal]));
         let mut arrival = CMatrix::zeros(sensors, sensors);
         for block in heard {

@@ -1,4 +1,4 @@
-//! Angle estimators that the joint solver is compared with.
+//! Angle estimators for comparison with the joint solver.
 //!
 //! All are given the blocks R_lk, and by [`Extent`] either the one block (l, l), as in the paper's
 //! comparison, or all blocks sensed at IRS l: M sensors x sum of D_k snapshots, since every R_lk has the
@@ -29,44 +29,21 @@ const POINTS_PER_BEAM: f64 = 8.0;
 
 /// Why a baseline gives no angle.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[expect(missing_docs, reason = "the message of every variant describes it")]
 pub enum BaselineError {
-    /// There is no such IRS.
     #[error("IRS {l} does not exist: there are {count}")]
-    Irs {
-        /// The IRS asked for.
-        l: usize,
-        /// Number of IRSs.
-        count: usize,
-    },
-    /// The blocks that the extent asks for are missing.
+    Irs { l: usize, count: usize },
     #[error("no block to estimate the angle of IRS {l} from")]
-    Missing {
-        /// The IRS.
-        l: usize,
-    },
-    /// The blocks are zero.
+    Missing { l: usize },
     #[error("the blocks of IRS {l} are zero")]
-    NoEnergy {
-        /// The IRS.
-        l: usize,
-    },
-    /// A single sensor has no angle.
+    NoEnergy { l: usize },
     #[error("an angle needs at least two sensors, found {sensors}")]
-    Sensors {
-        /// Sensors M.
-        sensors: usize,
-    },
-    /// A decomposition failed, or the phase found belongs to no angle.
+    Sensors { sensors: usize },
     #[error("{what} gives no angle for IRS {l}")]
-    NotComputable {
-        /// The IRS.
-        l: usize,
-        /// Which step.
-        what: &'static str,
-    },
+    NotComputable { l: usize, what: &'static str },
 }
 
-/// How much of the data an estimator sees.
+/// The blocks that an estimator uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
     /// Block (l, l) only.
@@ -96,7 +73,7 @@ pub enum Baseline {
 }
 
 impl Baseline {
-    /// All of them.
+    /// All baselines.
     pub const ALL: [Self; 6] =
         [Self::Music, Self::RootMusic, Self::Esprit, Self::Capon, Self::Beamformer, Self::JointBeamformer];
 
@@ -138,7 +115,13 @@ struct Snapshots {
 
 impl Snapshots {
     fn new(blocks: &Blocks, l: usize, extent: Extent) -> Result<Self, BaselineError> {
-        let used = used_blocks(blocks, l, extent)?;
+        let used: Vec<&CMatrix> = match extent {
+            Extent::OneBlock => blocks.block(l, l).into_iter().collect(),
+            Extent::AllBlocks => (0..blocks.irs_count()).filter_map(|k| blocks.block(l, k)).collect(),
+        };
+        if used.is_empty() {
+            return Err(BaselineError::Missing { l });
+        }
         let scale = largest_entry(&used);
         if scale == 0.0 {
             return Err(BaselineError::NoEnergy { l });
@@ -152,15 +135,6 @@ impl Snapshots {
         covariance.unscale_mut(count as f64);
         Ok(Self { covariance, noise_variance: blocks.noise_variance() / scale / scale })
     }
-}
-
-/// The blocks sensed at `l` that the extent allows.
-fn used_blocks(blocks: &Blocks, l: usize, extent: Extent) -> Result<Vec<&CMatrix>, BaselineError> {
-    let used: Vec<&CMatrix> = match extent {
-        Extent::OneBlock => blocks.block(l, l).into_iter().collect(),
-        Extent::AllBlocks => (0..blocks.irs_count()).filter_map(|k| blocks.block(l, k)).collect(),
-    };
-    if used.is_empty() { Err(BaselineError::Missing { l }) } else { Ok(used) }
 }
 
 fn largest_entry(blocks: &[&CMatrix]) -> f64 {

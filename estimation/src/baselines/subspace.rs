@@ -81,7 +81,7 @@ pub(super) fn capon(snapshots: &Snapshots, array: &Array) -> Result<f64, Baselin
     let identity = CMatrix::identity(array.sensors, array.sensors);
     let loaded = &snapshots.covariance + identity.scale(loading);
     let inverse = Cholesky::new(loaded).ok_or(fail.clone())?.inverse();
-    if inverse.iter().any(|v| !v.re.is_finite() || !v.im.is_finite()) {
+    if inverse.iter().any(|v| !v.is_finite()) {
         return Err(fail);
     }
     Ok(array.maximum(&-inverse))

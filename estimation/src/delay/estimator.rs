@@ -1,7 +1,7 @@
 //! The node's estimator: tables made once per system, then one pass per frame.
 //!
-//! Steps per frame: average, split by IRS, scan the AOA, search each delay, expand each block, sharpen the
-//! AOA on the blocks, measure the noise on what is left, and qualify each delay. Cost at K paths of n
+//! Steps per frame: average, split by IRS, scan the AOA, search each delay, expand each block, refine the
+//! AOA on the blocks, measure the noise on the residual, and compute the variance of each delay. Cost at K paths of n
 //! subcarriers, M sensors, D streams, A angles and T delays: K A (M n + n^2 / 2 + T n) for scan and search,
 //! 4 K M n D for the blocks.
 
@@ -12,7 +12,7 @@ use model::{CMatrix, CVector, System};
 use num_complex::Complex64;
 
 use super::filter::{BlockExpansion, MatchedFilter, check_energy};
-use super::quality::{Quality, Sensitivity, StreamPrior, noise_power};
+use super::quality::{Quality, Sensitivity, StreamPrior, noise_power_w};
 use super::window::{SineSector, coverage_delays, coverage_sines};
 use super::{DelayError, DelayEstimate, DelaySettings, DelayWindow, NodeDelays, Statistic};
 use crate::harmonic::{Grid, HarmonicSeries, Peak, grid_points};
@@ -32,12 +32,12 @@ pub struct DelayEstimator {
     sector: SineSector,
     /// Conjugated steering vectors of the AOA scan.
     scan: Vec<(f64, Vec<Complex64>)>,
-    paths: Vec<Path>,
+    paths: Vec<PathTables>,
 }
 
-/// Tables of one reflecting IRS.
+/// Tables of the path from one reflecting IRS.
 #[derive(Debug, Clone)]
-struct Path {
+struct PathTables {
     filter: MatchedFilter,
     subcarriers: Vec<usize>,
     sensors: usize,
@@ -48,14 +48,11 @@ struct Path {
     sensitivity: Sensitivity,
 }
 
-impl Path {
+impl PathTables {
     fn new(system: &System, l: usize, k: usize, settings: &DelaySettings) -> Result<Self, DelayError> {
         let filter = MatchedFilter::of_system(system, k)?;
         let window = coverage_delays(system, l, k, settings.guard_samples / system.bandwidth_hz)?;
-        let unambiguous_s = system.subcarriers as f64 / system.bandwidth_hz;
-        if window.width_s() > unambiguous_s {
-            return Err(DelayError::AmbiguousWindow { width_s: window.width_s(), unambiguous_s });
-        }
+        filter.check_window(&window)?;
         let streams = StreamPrior::new(system, l, k, system.noise_power_w / settings.frames as f64);
         let weights = streams.mean_weights();
         let codes = filter.codes();
@@ -100,8 +97,8 @@ impl DelayEstimator {
         settings.validate()?;
         let count = system.irs_count();
         DelayError::check_index(system, node)?;
-        check_system(system)?;
-        let paths = (0..count).map(|k| Path::new(system, node, k, &settings)).collect::<Result<_, _>>()?;
+        let paths =
+            (0..count).map(|k| PathTables::new(system, node, k, &settings)).collect::<Result<_, _>>()?;
         let beamwidth = 1.0 / (system.sensors as f64 * system.spacing_wavelengths);
         let sector = coverage_sines(system, &system.irs[node].pose, beamwidth / 4.0);
         let step_rad = TAU * system.spacing_wavelengths;
@@ -121,7 +118,7 @@ impl DelayEstimator {
         })
     }
 
-    /// Delay window of the path reflected by IRS `k`; none where there is no such IRS.
+    /// Delay window of the path reflected by IRS `k`; none where IRS `k` does not exist.
     pub fn window(&self, k: usize) -> Option<DelayWindow> {
         self.paths.get(k).map(|path| path.window)
     }
@@ -132,8 +129,7 @@ impl DelayEstimator {
         Ok(self.estimate_average(frame, 1))
     }
 
-    /// Delays from several frames over which the path phases hold: their average has its noise lowered by
-    /// their number.
+    /// Delays from the average of several frames over which the path phases are constant.
     pub fn estimate_frames(&self, frames: &[CMatrix]) -> Result<NodeDelays, DelayError> {
         let (first, rest) = frames.split_first().ok_or(DelayError::Empty)?;
         self.check(first)?;
@@ -148,15 +144,7 @@ impl DelayEstimator {
     }
 
     fn check(&self, frame: &CMatrix) -> Result<(), DelayError> {
-        if frame.shape() != (self.sensors, self.subcarriers) {
-            return Err(DelayError::Shape {
-                what: "frame",
-                rows: frame.nrows(),
-                columns: frame.ncols(),
-                expected_rows: self.sensors,
-                expected_columns: self.subcarriers,
-            });
-        }
+        DelayError::check_shape("frame", frame.shape(), (self.sensors, self.subcarriers))?;
         check_energy("frame", frame)
     }
 
@@ -172,12 +160,8 @@ impl DelayEstimator {
             .collect();
         let explained: f64 = rows.iter().map(CVector::norm_squared).sum();
         let expected_w = self.noise_power_w / frames as f64;
-        let (noise_power_w, noise_check) = noise_power(
-            frame.norm_squared() - explained,
-            self.residual_freedom(),
-            expected_w,
-            &self.settings,
-        );
+        let residual = frame.norm_squared() - explained;
+        let noise_power_w = noise_power_w(residual, self.residual_freedom(), expected_w);
         let paths = self.paths.iter().zip(peaks).zip(expansions.into_iter().zip(&rows)).zip(spectra);
         let paths: Vec<DelayEstimate> = paths
             .map(|(((path, peak), (expansion, row)), spectrum)| {
@@ -188,7 +172,6 @@ impl DelayEstimator {
                     snr: quality.snr,
                     block: expansion.block,
                     block_derivative: expansion.block_derivative,
-                    second_peak_ratio: peak.second_ratio,
                     spectrum,
                 }
             })
@@ -196,10 +179,10 @@ impl DelayEstimator {
         let arrival_rad = sine.clamp(-1.0, 1.0).asin();
         let snr = paths.iter().map(|path| path.snr).sum();
         let arrival_variance_rad2 = self.arrival_variance_rad2(arrival_rad, snr);
-        NodeDelays { paths, arrival_rad, arrival_variance_rad2, noise_power_w, noise_check, frames }
+        NodeDelays { paths, arrival_rad, arrival_variance_rad2, noise_power_w, frames }
     }
 
-    /// Bound of the AOA at the SNR of all paths together; at most that of a uniform guess in the sector.
+    /// Variance bound of the AOA at the SNR of all paths together; at most that of a uniform guess in the sector.
     fn arrival_variance_rad2(&self, arrival_rad: f64, snr: f64) -> f64 {
         let slope = self.step_rad * arrival_rad.cos();
         let aperture = ((self.sensors as f64).powi(2) - 1.0) / 12.0;
@@ -207,8 +190,8 @@ impl DelayEstimator {
         (2.0 * snr * slope.powi(2) * aperture).recip().min(guess)
     }
 
-    /// Complex dimensions of a frame less those fitted: a row of streams per path; half a dimension per
-    /// delay and for the AOA.
+    /// Complex degrees of freedom of the residual: those of a frame without a row of streams per path, and half a degree
+    /// per delay and for the AOA.
     fn residual_freedom(&self) -> f64 {
         let fitted: usize = self.paths.iter().map(|path| path.filter.codes().nrows()).sum();
         let real_parameters = self.paths.len() + 1;
@@ -225,8 +208,11 @@ impl DelayEstimator {
                 self.with_blocks(spectra, peaks.collect())
             }
             Statistic::Spectral => {
-                let peaks = self.paths.iter().zip(spectra);
-                let peaks = peaks.map(|(path, spectrum)| path.filter.spectral_peak(spectrum, &path.window));
+                let peaks = self
+                    .paths
+                    .iter()
+                    .zip(spectra)
+                    .map(|(path, spectrum)| path.filter.spectral_peak(spectrum, &path.window));
                 self.with_blocks(spectra, peaks.collect())
             }
             Statistic::Beamformed | Statistic::Illuminated => {
@@ -248,7 +234,7 @@ impl DelayEstimator {
         (peaks, expansions, sine)
     }
 
-    /// The AOA of the scan whose K best delays carry the most energy.
+    /// The AOA of the scan whose K best delays have the most energy.
     fn scanned_sine(&self, spectra: &[CMatrix]) -> f64 {
         let energy = |beam: &[Complex64]| -> f64 {
             let paths = self.paths.iter().zip(spectra);
@@ -274,29 +260,6 @@ impl DelayEstimator {
         let series = HarmonicSeries::of_hermitian(&covariance, self.step_rad);
         series.maximum(self.sector.min, self.sector.max, spacing).at
     }
-}
-
-/// Refuses a system whose parts do not fit each other.
-fn check_system(system: &System) -> Result<(), DelayError> {
-    for (name, value) in [
-        ("noise_power_w", system.noise_power_w),
-        ("spacing_wavelengths", system.spacing_wavelengths),
-        ("sensors", system.sensors as f64),
-    ] {
-        if !(value.is_finite() && value > 0.0) {
-            return Err(DelayError::Setting { name, value, allowed: "positive and finite" });
-        }
-    }
-    for (k, irs) in system.irs.iter().enumerate() {
-        let expected = (system.elements, irs.waveform.codes.nrows());
-        if irs.reflected_signal.shape() != expected {
-            return Err(DelayError::System { k, problem: "reflected signal and codes differ in streams" });
-        }
-        if !irs.pose.broadside_rad.is_finite() {
-            return Err(DelayError::System { k, problem: "its broadside is not finite" });
-        }
-    }
-    Ok(())
 }
 
 /// `a^*` of a linear array whose phase advances by `phase_rad` per sensor.

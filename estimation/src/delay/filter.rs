@@ -19,10 +19,10 @@ use crate::harmonic::{Grid, HarmonicSeries, Peak, grid_points, refined_maximum};
 /// Points of the search grid per sample 1 / W.
 const POINTS_PER_SAMPLE: f64 = 8.0;
 
-/// What is maximised over the delay when nothing is known of the arrival.
+/// Norm of the block that is maximised over the delay where nothing is known about the AOA.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BlockNorm {
-    /// Frobenius norm: all of the block's energy, the paper's choice.
+    /// Frobenius norm, as in the paper: the energy of the whole block.
     Frobenius,
     /// Spectral norm: the energy of the best rank-one fit.
     Spectral,
@@ -48,7 +48,7 @@ pub struct MatchedFilter {
 /// A block and its derivative by the delay: `R(tau + d) = R + d R' + O(d^2)`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BlockExpansion {
-    /// Where it is expanded.
+    /// Delay of the expansion.
     pub delay_s: f64,
     /// R, M x D.
     pub block: CMatrix,
@@ -59,12 +59,10 @@ pub struct BlockExpansion {
 /// Delay and block found by [`MatchedFilter::search`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct FoundDelay {
-    /// Where the statistic is highest.
+    /// Delay of the maximum.
     pub delay_s: f64,
     /// R at that delay.
     pub block: CMatrix,
-    /// Next best local maximum of the statistic over the best; 0 when there is no other.
-    pub second_peak_ratio: f64,
 }
 
 impl MatchedFilter {
@@ -129,9 +127,7 @@ impl MatchedFilter {
     /// Root mean square bandwidth about its centre of mass, rad/s, of the spectrum `b^H X` that a target with
     /// illumination `b` reflects: the delay of a known spectrum has the bound `1 / (2 SNR bandwidth^2)`.
     pub fn effective_bandwidth_rad_s(&self, illumination: &CVector) -> Result<f64, DelayError> {
-        if illumination.len() != self.codes.nrows() {
-            return Err(DelayError::vector("illumination", illumination.len(), self.codes.nrows()));
-        }
+        DelayError::check_shape("illumination", illumination.shape(), (self.codes.nrows(), 1))?;
         let spectrum = self.codes.ad_mul(illumination);
         let energy = spectrum.norm_squared();
         if !(energy.is_finite() && energy > 0.0) {
@@ -164,11 +160,12 @@ impl MatchedFilter {
     /// R, R' and R'' at a delay.
     fn derivatives(&self, spectrum: &CMatrix, delay_s: f64) -> [CMatrix; 3] {
         let mut codes = self.turned_codes(delay_s);
-        let block = spectrum * &codes;
-        self.differentiate(&mut codes);
-        let first = spectrum * &codes;
-        self.differentiate(&mut codes);
-        [block, first, spectrum * &codes]
+        std::array::from_fn(|order| {
+            if order > 0 {
+                self.differentiate(&mut codes);
+            }
+            spectrum * &codes
+        })
     }
 
     /// `exp(j w tau) X^H`, n x D.
@@ -233,10 +230,7 @@ impl MatchedFilter {
         norm: BlockNorm,
     ) -> Result<FoundDelay, DelayError> {
         self.check_spectrum(spectrum)?;
-        let unambiguous_s = self.subcarriers as f64 / self.bandwidth_hz;
-        if DelayWindow::new(window.min_s, window.max_s)?.width_s() > unambiguous_s {
-            return Err(DelayError::AmbiguousWindow { width_s: window.width_s(), unambiguous_s });
-        }
+        self.check_window(&DelayWindow::new(window.min_s, window.max_s)?)?;
         let peak = match norm {
             BlockNorm::Frobenius => {
                 let kernel = &self.conjugate_codes * &self.codes;
@@ -246,7 +240,7 @@ impl MatchedFilter {
             BlockNorm::Spectral => self.spectral_peak(spectrum, window),
         };
         let block = spectrum * self.turned_codes(peak.at);
-        Ok(FoundDelay { delay_s: peak.at, block, second_peak_ratio: peak.second_ratio })
+        Ok(FoundDelay { delay_s: peak.at, block })
     }
 
     pub(crate) fn spectral_peak(&self, spectrum: &CMatrix, window: &DelayWindow) -> Peak {
@@ -256,17 +250,18 @@ impl MatchedFilter {
         refined_maximum(&points, &values, energy)
     }
 
-    fn check_spectrum(&self, spectrum: &CMatrix) -> Result<(), DelayError> {
-        let columns = self.codes.ncols();
-        if spectrum.nrows() == 0 || spectrum.ncols() != columns {
-            return Err(DelayError::Shape {
-                what: "spectrum",
-                rows: spectrum.nrows(),
-                columns: spectrum.ncols(),
-                expected_rows: spectrum.nrows().max(1),
-                expected_columns: columns,
-            });
+    /// Checks that delays are unambiguous within a window.
+    pub(crate) fn check_window(&self, window: &DelayWindow) -> Result<(), DelayError> {
+        let (width_s, unambiguous_s) = (window.width_s(), self.subcarriers as f64 / self.bandwidth_hz);
+        if width_s > unambiguous_s {
+            Err(DelayError::AmbiguousWindow { width_s, unambiguous_s })
+        } else {
+            Ok(())
         }
+    }
+
+    fn check_spectrum(&self, spectrum: &CMatrix) -> Result<(), DelayError> {
+        DelayError::check_shape("spectrum", spectrum.shape(), (spectrum.nrows().max(1), self.codes.ncols()))?;
         check_energy("spectrum", spectrum)
     }
 }
@@ -298,19 +293,9 @@ fn check_codes(
     subcarriers: usize,
     bandwidth_hz: f64,
 ) -> Result<(), DelayError> {
-    if !(bandwidth_hz.is_finite() && bandwidth_hz > 0.0) {
-        return Err(DelayError::Bandwidth { bandwidth_hz });
-    }
-    let count = subcarrier_index.len();
-    if codes.is_empty() || codes.ncols() != count {
-        return Err(DelayError::Shape {
-            what: "codes",
-            rows: codes.nrows(),
-            columns: codes.ncols(),
-            expected_rows: codes.nrows().max(1),
-            expected_columns: count.max(1),
-        });
-    }
+    DelayError::check_positive("bandwidth_hz", bandwidth_hz)?;
+    // Codes without a row or a column are refused below: they have no energy.
+    DelayError::check_shape("codes", codes.shape(), (codes.nrows(), subcarrier_index.len()))?;
     let mut sorted = subcarrier_index.to_vec();
     sorted.sort_unstable();
     let repeated = sorted.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0]);
@@ -321,9 +306,9 @@ fn check_codes(
     }
 }
 
-/// Refuses what is not finite, is zero, or has squares out of range.
+/// Checks that a matrix is finite, not zero, and that its squares are in range.
 pub(crate) fn check_energy(what: &'static str, matrix: &CMatrix) -> Result<(), DelayError> {
-    if matrix.iter().any(|v| !v.re.is_finite() || !v.im.is_finite()) {
+    if matrix.iter().any(|v| !v.is_finite()) {
         return Err(DelayError::NotFinite { what });
     }
     let energy = matrix.norm_squared();

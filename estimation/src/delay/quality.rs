@@ -1,5 +1,5 @@
-//! How good a delay is: what the streams can carry, the variance of the maximum, the noise power. None of it knows
-//! the cross-section of the target.
+//! Quality of a delay: the covariance of the streams, the variance of the maximum and the noise power, for an unknown
+//! cross-section of the target.
 //!
 //! After the beam, path k is a row `z = s D(-tau) + w` of n subcarriers with `s = c X`, and the statistic
 //! is `J(tau) = z D(tau) K D(tau)^H z^H` with the kernel `K = X^H W X` (W = I: no weights). With F =
@@ -15,23 +15,22 @@
 //! weights of a Gaussian c of known cross-section kappa, its posterior mean `W c^H` and posterior covariance `sigma^2 W`.
 //!
 //! The cross-section is not known. The search maximises the energy under W averaged over its prior
-//! ([`model::CrossSectionPrior`]). Once a delay is found, its row says how strong the echo is: with the eigenvalues
+//! ([`model::CrossSectionPrior`]). Once a delay is found, its row determines the strength of the echo: with the eigenvalues
 //! `lambda_i` of `C / sigma^2` and `y_i` the row along their eigenvectors, kappa has the posterior
 //! `p(kappa) prod_i exp(w_i |y_i|^2 / sigma^2) / (1 + kappa lambda_i)`, `w_i = kappa lambda_i / (1 + kappa lambda_i)`, over the
 //! grid of the prior, per path. SNR and variance are averages over it. A believed noise power that is wrong by some
-//! factor scales all lambda_i alike, and comes out as another kappa.
+//! factor scales all lambda_i alike, and results in another kappa.
 
 use model::{CMatrix, CVector, System};
 use nalgebra::SymmetricEigen;
 use num_complex::Complex64;
 
 use super::filter::MatchedFilter;
-use super::{DelaySettings, NoiseCheck};
 
 /// Points per side of the coverage area over which C is averaged.
 const COVERAGE_POINTS: usize = 9;
 
-/// What path (l, k) can carry into the streams of IRS k, and how strongly it may.
+/// Prior of the row c of path (l, k): directions of the streams of IRS k with their weights.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct StreamPrior {
     /// Eigenvectors of C, D x D.
@@ -41,15 +40,16 @@ pub(super) struct StreamPrior {
 }
 
 impl StreamPrior {
-    /// Of a system whose noise is believed to have the power `noise_power_w`.
+    /// The prior for an assumed noise power.
     pub fn new(system: &System, l: usize, k: usize, noise_power_w: f64) -> Self {
         let streams = system.irs[k].reflected_signal.ncols();
         let mut covariance = CMatrix::zeros(streams, streams);
         let fraction = |i: usize| (i as f64 + 0.5) / COVERAGE_POINTS as f64;
         for (i, j) in (0..COVERAGE_POINTS).flat_map(|i| (0..COVERAGE_POINTS).map(move |j| (i, j))) {
             let target = system.coverage.at(fraction(i), fraction(j));
-            let power = system.sensors as f64 * system.echo_gain(l, k, target, 1.0).powi(2);
-            let illumination = system.illumination(k, target);
+            let (gain, light) = (system.echo_gain(l, k, target, 1.0), system.illumination(k, target));
+            let (Some(gain), Some(illumination)) = (gain, light) else { continue };
+            let power = system.sensors as f64 * gain.powi(2);
             let scale = Complex64::from(power / (COVERAGE_POINTS * COVERAGE_POINTS) as f64 / noise_power_w);
             covariance.gerc(scale, &illumination, &illumination, Complex64::ONE);
         }
@@ -96,7 +96,7 @@ impl StreamPrior {
     }
 }
 
-/// What SNR and variance of one path's delay depend on.
+/// Matrices from which SNR and variance of the delay of one path follow.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Sensitivity {
     streams: StreamPrior,
@@ -108,7 +108,7 @@ pub(super) struct Sensitivity {
     noise_against_noise: f64,
 }
 
-/// A delay's quality as its row tells it.
+/// Quality of a delay.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Quality {
     /// The energy above the noise in the streams' directions.
@@ -118,7 +118,7 @@ pub(super) struct Quality {
 }
 
 impl Sensitivity {
-    /// For a filter with the kernel that its search maximises and what its streams can carry.
+    /// For a filter, the kernel of its statistic and the prior of its streams.
     pub fn new(filter: &MatchedFilter, kernel: &CMatrix, streams: StreamPrior) -> Self {
         let w = filter.frequencies_rad_s();
         let commutator = |k: &CMatrix| {
@@ -146,7 +146,8 @@ impl Sensitivity {
             let spread = |matrix: &CMatrix| -> f64 {
                 weights.iter().enumerate().map(|(i, weight)| matrix[(i, i)].re * weight).sum()
             };
-            let expected = |matrix: &CMatrix| quadratic(matrix, &mean) + noise_power_w * spread(matrix);
+            let expected =
+                |matrix: &CMatrix| mean.dotc(&(matrix * &mean)).re + noise_power_w * spread(matrix);
             let energy =
                 along.iter().zip(weights).map(|(y, weight)| weight * (y.norm_sqr() / noise_power_w - 1.0));
             snr += probability * energy.sum::<f64>();
@@ -160,30 +161,10 @@ impl Sensitivity {
     }
 }
 
-fn quadratic(matrix: &CMatrix, vector: &CVector) -> f64 {
-    vector.dotc(&(matrix * vector)).re
-}
-
-/// Noise power from the residual's energy and its complex degrees of freedom, held against the scenario's.
-pub(super) fn noise_power(
-    residual: f64,
-    freedom: f64,
-    expected_w: f64,
-    settings: &DelaySettings,
-) -> (f64, NoiseCheck) {
+/// Noise power from the energy of the residual and its complex degrees of freedom; `expected_w` where it cannot be measured.
+pub(super) fn noise_power_w(residual: f64, freedom: f64, expected_w: f64) -> f64 {
     let measured = residual / freedom;
-    if freedom < 1.0 || !(measured.is_finite() && measured > 0.0) {
-        return (expected_w, NoiseCheck::NotMeasured);
-    }
-    let ratio = measured / expected_w;
-    let check = if ratio > settings.noise_factor {
-        NoiseCheck::TooHigh
-    } else if ratio < 1.0 / settings.noise_factor {
-        NoiseCheck::TooLow
-    } else {
-        NoiseCheck::Plausible
-    };
-    (measured, check)
+    if freedom < 1.0 || !(measured.is_finite() && measured > 0.0) { expected_w } else { measured }
 }
 
 #[cfg(test)]

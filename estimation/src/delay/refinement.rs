@@ -20,9 +20,9 @@ use super::{BlockExpansion, DelayError};
 /// A delay after coherent refinement.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RefinedDelay {
-    /// The delay.
+    /// Cascade delay tau_lk.
     pub delay_s: f64,
-    /// Its variance from the measured SNR.
+    /// Variance of the delay, from the measured SNR.
     pub delay_variance_s2: f64,
     /// SNR of the path, `|z|^2 / sigma^2` less the noise's share; at least 0.5.
     pub snr: f64,
@@ -39,13 +39,8 @@ pub fn coherent_refinement(
     effective_bandwidth_rad_s: f64,
 ) -> Result<RefinedDelay, DelayError> {
     check(expansion, arrival, illumination)?;
-    for (name, value) in
-        [("noise_power_w", noise_power_w), ("effective_bandwidth_rad_s", effective_bandwidth_rad_s)]
-    {
-        if !(value.is_finite() && value > 0.0) {
-            return Err(DelayError::Setting { name, value, allowed: "positive and finite" });
-        }
-    }
+    DelayError::check_positive("noise_power_w", noise_power_w)?;
+    DelayError::check_positive("effective_bandwidth_rad_s", effective_bandwidth_rad_s)?;
     let norm = arrival.norm() * illumination.norm();
     let project = |block: &CMatrix| arrival.dotc(&(block * illumination)) / norm;
     let (z, first) = (project(&expansion.block), project(&expansion.block_derivative));
@@ -71,19 +66,10 @@ pub fn coherent_refinement(
 }
 
 fn check(expansion: &BlockExpansion, arrival: &CVector, illumination: &CVector) -> Result<(), DelayError> {
-    let (rows, columns) = (arrival.len(), illumination.len());
     for (what, block) in [("block", &expansion.block), ("block derivative", &expansion.block_derivative)] {
-        if block.shape() != (rows, columns) {
-            return Err(DelayError::Shape {
-                what,
-                rows: block.nrows(),
-                columns: block.ncols(),
-                expected_rows: rows,
-                expected_columns: columns,
-            });
-        }
+        DelayError::check_shape(what, block.shape(), (arrival.len(), illumination.len()))?;
     }
-    let derivative_finite = expansion.block_derivative.iter().all(|v| v.re.is_finite() && v.im.is_finite());
+    let derivative_finite = expansion.block_derivative.iter().all(|v| v.is_finite());
     if !derivative_finite || !expansion.delay_s.is_finite() {
         return Err(DelayError::NotFinite { what: "block derivative or delay" });
     }

@@ -1,7 +1,7 @@
-//! Where to search: the delays and angles that a target inside the coverage area can have.
+//! Search intervals: the delays and angles that a target inside the coverage area can have.
 //!
 //! A cascade delay is a sum of two distances, a convex function of the target: its maximum over the
-//! rectangle is at a corner; its minimum is the distance of the two IRSs where both stand inside the area,
+//! rectangle is at a corner; its minimum is the distance of the two IRSs where both are inside the area,
 //! and otherwise lies on an edge, along which the sum is convex too. The sine of the local angle is sampled
 //! along the edges.
 
@@ -20,7 +20,7 @@ pub struct DelayWindow {
 }
 
 impl DelayWindow {
-    /// Checks and keeps.
+    /// An interval that must be finite and not empty.
     pub fn new(min_s: f64, max_s: f64) -> Result<Self, DelayError> {
         if min_s.is_finite() && max_s.is_finite() && max_s > min_s {
             Ok(Self { min_s, max_s })
@@ -29,7 +29,7 @@ impl DelayWindow {
         }
     }
 
-    /// Length.
+    /// Length of the interval.
     pub fn width_s(&self) -> f64 {
         self.max_s - self.min_s
     }
@@ -109,8 +109,8 @@ pub(crate) fn sector_of_period(period: f64) -> SineSector {
 
 #[cfg(test)]
 mod tests {
-    use model::Scenario;
     use model::geometry::cascade_delay_s;
+    use model::{Scenario, SystemParts};
 
     use super::*;
 
@@ -118,11 +118,11 @@ mod tests {
     fn windows_hold_all_targets_and_are_tight() {
         let paper = System::new(&Scenario::default()).expect("valid");
         // IRSs on either side of the area, so that the line between them crosses it, and one inside.
-        let mut around = paper.clone();
+        let mut around = SystemParts::clone(&paper);
         around.irs[0].pose.position_m = Point::new(-30.0, 5.0);
         around.irs[1].pose.position_m = Point::new(40.0, 5.0);
         around.irs[2].pose.position_m = Point::new(5.0, 5.0);
-        for system in [paper, around] {
+        for system in [paper, System::checked(around).expect("valid")] {
             for (l, k) in (0..3).flat_map(|l| (0..3).map(move |k| (l, k))) {
                 let window = coverage_delays(&system, l, k, 0.0).expect("a window");
                 let sector = coverage_sines(&system, &system.irs[l].pose, 0.01);

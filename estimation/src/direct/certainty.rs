@@ -1,90 +1,58 @@
-//! How sure a fix is, from the terms of its likelihood: peak, protection level, and places elsewhere.
+//! Certainty of a fix from the terms of its likelihood: normal peak, protection level and alternative positions.
 
 use model::Point;
 use nalgebra::{Matrix2, SMatrix, SVector};
 
-use super::locate::{Alternative, DirectLocator};
-use super::newton::{Expansion, expansions};
-use super::posterior::{ELSEWHERE, Ellipse, Hypotheses, Part, Peak, Posterior, is_weak};
-use super::protection::{Terms, largest_eigenvalue};
+use super::likelihood::Term;
+use super::locate::{AlternativePosition, DirectLocator};
+use super::newton::derivatives;
+use super::posterior::{ELSEWHERE, Ellipse, Hypotheses, NormalPeak, Posterior, is_weak};
+use super::protection::{WeightedTerms, largest_eigenvalue};
 
-/// Places elsewhere that are named at most.
+/// Largest number of alternative positions.
 const MOST_ALTERNATIVES: usize = 4;
-/// Places elsewhere that are less likely than this are not named.
+/// Alternative positions that are less probable than this are left out.
 const LEAST_NAMED: f64 = 1e-3;
 
-/// What the terms of the likelihood say at a fix.
+/// Certainty of a fix with a state of N variables.
 #[derive(Debug)]
 pub(super) struct Certainty<const N: usize> {
-    parts: Vec<Part>,
-    expansions: Vec<Expansion<N>>,
-    weights: Vec<f64>,
-    prior: SMatrix<f64, N, N>,
-    irs_count: usize,
+    pub terms: WeightedTerms<N>,
     pub hypotheses: Hypotheses,
-    /// Of the posterior at the fix.
+    /// Logarithm of the posterior density at the fix.
     pub log_density: f64,
     /// Normal, with the curvature of the weighted terms.
-    pub peak: Peak<N>,
-    /// Whether the paths are so weak that the peak is not normal.
+    pub peak: NormalPeak<N>,
+    /// Whether the paths are so weak that the posterior has no normal peak.
     pub weak: bool,
 }
 
 impl<const N: usize> Certainty<N> {
-    /// At a fix; `parts` are the terms at a state, `prior` is information from elsewhere. None where some direction is not determined.
+    /// Certainty of the fix `at`, where `terms` gives the terms of the likelihood at a state and `prior` is information from
+    /// other sources. None where some direction is not determined.
     pub fn new(
         locator: &DirectLocator,
         at: &SVector<f64, N>,
         noise_factor: f64,
         difference: &SVector<f64, N>,
         prior: &SMatrix<f64, N, N>,
-        parts: impl Fn(&SVector<f64, N>) -> Vec<Part>,
+        terms: impl Fn(&SVector<f64, N>) -> Vec<Term>,
     ) -> Option<Self> {
-        let here = parts(at);
-        let values = |parts: &[Part]| parts.iter().map(|part| part.value).collect::<Vec<f64>>();
-        let expansions = expansions(difference, at, &values(&here), |state| values(&parts(state)));
+        let here = terms(at);
+        let values = |terms: &[Term]| terms.iter().map(|term| term.value).collect::<Vec<f64>>();
+        let derivatives = derivatives(difference, at, &values(&here), |state| values(&terms(state)));
         let hypotheses = Hypotheses::around(&here, noise_factor);
         let weights = hypotheses.weights(&here).iter().map(|weight| weight / noise_factor).collect();
+        let (log_density, weak) = (hypotheses.log_density(&here), is_weak(&here, noise_factor));
         let irs_count = locator.system().irs_count();
-        let mut certainty = Self {
-            log_density: hypotheses.log_density(&here),
-            weak: is_weak(&here, noise_factor),
-            parts: here,
-            expansions,
-            weights,
-            prior: *prior,
-            irs_count,
-            hypotheses,
-            peak: Peak { mass: 0.0, covariance: SMatrix::zeros() },
-        };
-        let information = certainty.terms().information();
-        certainty.peak = Peak::new(information.cholesky()?.inverse())?;
-        Some(certainty)
-    }
-
-    fn terms(&self) -> Terms<'_, N> {
-        Terms {
-            parts: &self.parts,
-            expansions: &self.expansions,
-            weights: &self.weights,
-            prior: self.prior,
-            irs_count: self.irs_count,
-        }
-    }
-
-    /// See [`Terms::protection_level_m`].
-    pub fn protection_level_m(
-        &self,
-        to_position: &SMatrix<f64, 2, N>,
-        widening: f64,
-        risk: f64,
-    ) -> Option<f64> {
-        self.terms().protection_level_m(to_position, widening, risk)
+        let terms = WeightedTerms { terms: here, derivatives, weights, prior: *prior, irs_count };
+        let peak = NormalPeak::new(terms.information().cholesky()?.inverse())?;
+        Some(Self { terms, hypotheses, log_density, peak, weak })
     }
 }
 
 impl Certainty<2> {
-    /// By how much the deviations of a covariance exceed those of the normal peak.
+    /// Largest ratio of the standard deviations of a covariance to those of the normal peak, at least 1.
     pub fn widening(&self, covariance_m2: &Matrix2<f64>) -> f64 {
         let Some(factor) = self.peak.covariance.cholesky() else { return 1.0 };
         let whitened = factor.l().solve_lower_triangular(covariance_m2);
@@ -93,16 +61,8 @@ impl Certainty<2> {
     }
 }
 
-/// Where else the target may be.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Elsewhere {
-    /// That it is elsewhere at all.
-    pub probability: f64,
-    pub places: Vec<Alternative>,
-}
-
 impl DirectLocator {
-    /// Adds what the grid tells of places that a posterior does not cover, where there are any that count.
+    /// Adds the mass at the grid points that a posterior does not cover, if `counts` selects any of them.
     /// `log_densities` are relative to that at the fix, for all points.
     pub(super) fn look_around(
         &self,
@@ -123,29 +83,30 @@ impl DirectLocator {
         outside.into_iter().for_each(|point| posterior.add(displacement(point), logs[point].exp() * cell_m2));
     }
 
-    /// What a posterior says of places beyond the reach of a covariance.
+    /// Probability that the target lies beyond the reach of a covariance, and the positions where it then may be, most
+    /// probable first.
     pub(super) fn elsewhere(
         &self,
         posterior: &Posterior,
         at: Point,
         covariance_m2: &Matrix2<f64>,
-    ) -> Option<Elsewhere> {
+    ) -> Option<(f64, Vec<AlternativePosition>)> {
         let mut outside = posterior.outside(&Ellipse::new(covariance_m2, ELSEWHERE)?);
         let total = posterior.total();
         let probability = outside.iter().map(|(_, mass)| mass).sum::<f64>() / total;
         let mut places = Vec::new();
         while places.len() < MOST_ALTERNATIVES {
             let Some(top) = outside.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1)) else { break };
-            // What lies within a resolution of it is the same place.
+            // Points within the resolution belong to the same position.
             let near = |place: &(Point, f64)| (place.0 - top.0).norm() <= self.resolution_m;
             let mass: f64 = outside.iter().filter(|place| near(place)).map(|place| place.1).sum();
             if mass < LEAST_NAMED * total {
                 break;
             }
-            places.push(Alternative { position_m: at + top.0, probability: mass / total });
+            places.push(AlternativePosition { position_m: at + top.0, probability: mass / total });
             outside.retain(|place| !near(place));
         }
         places.sort_by(|a, b| b.probability.total_cmp(&a.probability));
-        Some(Elsewhere { probability, places })
+        Some((probability, places))
     }
 }

@@ -11,10 +11,9 @@ use num_complex::Complex64;
 
 use super::detection::resolution_m;
 use super::evidence::{Evidence, NodeEvidence, PathEvidence};
-use super::likelihood::{beamformed, bearing_term, block_row, block_term, delay_term};
+use super::likelihood::{beamformed, bearing_term, block_row, block_term, cascade_delay_s, delay_term};
 use super::posterior::Hypotheses;
-use super::scene::{Scene, View};
-use model::units::SPEED_OF_LIGHT_M_S;
+use super::scene::{IrsView, Scene};
 
 /// Grid points per resolution.
 const POINTS_PER_RESOLUTION: f64 = 5.0;
@@ -24,7 +23,7 @@ const MARGIN_RESOLUTIONS: f64 = 0.5;
 const ANGLES_PER_BEAM: f64 = 8.0;
 /// Largest table, bytes.
 const MOST_BYTES: usize = 512 << 20;
-/// Sums of this many are made side by side.
+/// Number of partial sums that are computed in parallel.
 const LANES: usize = 8;
 
 /// Angles at which a node's data are beamformed.
@@ -49,8 +48,8 @@ pub(super) struct CoarseGrid {
     /// Per point, node and subcarrier: what the beamformed spectrum is multiplied with.
     re: Vec<f32>,
     im: Vec<f32>,
-    /// Per point and IRS, less what the tables hold.
-    views: Vec<Vec<View>>,
+    /// Per point and IRS, without the parts that are in the tables.
+    views: Vec<Vec<IrsView>>,
 }
 
 /// Values on the grid.
@@ -64,19 +63,16 @@ pub(super) struct Values {
     pub highest_sensor: Vec<f64>,
 }
 
-/// The area is too large for its tables.
+/// The coverage area is too large for the tables of the direct search.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 #[error(
     "the direct search over this coverage area needs {points} points and {bytes} bytes of tables, more than {most}: \
      make the area smaller or use the three-stage method"
 )]
 pub struct TooLarge {
-    /// Points of the grid.
-    pub points: usize,
-    /// Bytes of the tables.
-    pub bytes: usize,
-    /// Bytes allowed.
-    pub most: usize,
+    points: usize,
+    bytes: usize,
+    most: usize,
 }
 
 impl CoarseGrid {
@@ -105,11 +101,9 @@ impl CoarseGrid {
             beams: Vec::with_capacity(points * irs),
             re: Vec::with_capacity(points * irs * scene.channels()),
             im: Vec::with_capacity(points * irs * scene.channels()),
-            views: (0..points).map(|_| Vec::new()).collect(),
+            views: Vec::new(),
         };
-        for point in 0..points {
-            grid.views[point] = scene.views(grid.position_m(point));
-        }
+        grid.views = (0..points).map(|point| scene.views(grid.position_m(point))).collect();
         grid.scans = (0..irs).map(|l| grid.scan(scene, l)).collect();
         for point in 0..points {
             grid.tabulate(scene, point);
@@ -117,13 +111,13 @@ impl CoarseGrid {
         Ok(grid)
     }
 
-    /// Where a point of the grid is.
+    /// Position of a grid point.
     pub fn position_m(&self, point: usize) -> Point {
         let (i, j) = (point % self.columns, point / self.columns);
         self.min_m + Point::new(i as f64 * self.step_m.x, j as f64 * self.step_m.y)
     }
 
-    /// The point of the grid next to a position inside of it.
+    /// The grid point nearest to a position; none outside of the grid.
     pub fn nearest(&self, position_m: Point) -> Option<usize> {
         let steps = (position_m - self.min_m).component_div(&self.step_m);
         let index = |steps: f64, count: usize| {
@@ -147,7 +141,7 @@ impl CoarseGrid {
         Scan { lowest, spacing, beams }
     }
 
-    /// Fills the tables of a point and drops what they hold from its views.
+    /// Fills the tables of a point and drops the tabulated parts of its views.
     fn tabulate(&mut self, scene: &Scene, point: usize) {
         let mut views = std::mem::take(&mut self.views[point]);
         for (scan, view) in self.scans.iter().zip(&views) {
@@ -191,14 +185,15 @@ impl CoarseGrid {
     }
 
     /// Log-likelihood ratio at every point, one value for each hypothesis per point. The prior of the hypotheses is not
-    /// in it, so that frames can be added up.
+    /// included, so that frames can be added.
     pub fn log_likelihoods(&self, scene: &Scene, evidence: &Evidence, hypotheses: &Hypotheses) -> Vec<f64> {
         let count = hypotheses.count();
         let mut sums = vec![0.0; count * self.points()];
         for (l, node) in evidence.nodes.iter().enumerate() {
             self.each_value(scene, l, node, |point, k, value| {
                 let views = &self.views[point];
-                let unit_snr = node.fits_gain(k).then(|| scene.unit_snr(&views[l], &views[k]));
+                let fitted = node.paths.get(k).is_some_and(PathEvidence::has_gain);
+                let unit_snr = fitted.then(|| scene.unit_snr(&views[l], &views[k]));
                 hypotheses.add(&mut sums[point * count..(point + 1) * count], value, unit_snr);
             });
         }
@@ -272,13 +267,13 @@ impl CoarseGrid {
                 .collect();
             for (point, views) in self.views.iter().enumerate() {
                 let (row, derivative) = &beams[self.beams[point * irs + l] as usize];
-                let delay_s = (views[l].distance_m + views[k].distance_m) / SPEED_OF_LIGHT_M_S;
-                take(point, k, block_term(row, derivative, &views[k], delay_s - expansion.delay_s));
+                let offset_s = cascade_delay_s(&views[l], &views[k]) - expansion.delay_s;
+                take(point, k, block_term(row, derivative, &views[k], offset_s));
             }
         }
     }
 
-    /// Adds `values` as seen `shift_m` away, to the nearest point; beyond the grid there is nothing.
+    /// Adds `values`, shifted by `shift_m` rounded to the grid; beyond the grid they are zero.
     pub fn add_shifted(&self, total: &mut [f64], values: &[f64], shift_m: Point) {
         let (di, dj) =
             ((shift_m.x / self.step_m.x).round() as isize, (shift_m.y / self.step_m.y).round() as isize);

@@ -1,4 +1,4 @@
-//! Is there a target at all? The highest value of the likelihood on noise alone.
+//! Detection of a target: the distribution of the maximum of the likelihood on noise alone.
 //!
 //! On noise every path's J is exponential at any one point, so that 2 J of P paths is chi-square with `n = 2 P`
 //! degrees of freedom, a smooth field over the plane. The probability that its maximum over a region exceeds u is,
@@ -27,7 +27,7 @@ use model::{Point, System};
 use nalgebra::Matrix2;
 use num_complex::Complex64;
 
-use super::scene::{Scene, View};
+use super::scene::{IrsView, Scene};
 use crate::location::chi_square_survival;
 
 /// Points per side at which the roughness is taken.
@@ -37,18 +37,18 @@ const STEP_M: f64 = 0.05;
 /// Dimensions of position and velocity.
 const DIMENSIONS: usize = 4;
 
-/// What is searched beside the rectangle: the velocities of a batch.
+/// The velocities of a batch, which are searched besides the rectangle.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Velocities {
-    /// Fastest.
+    /// Largest speed.
     pub most_speed: f64,
     /// Root mean square of the frames' times about their mean.
     pub time_spread: f64,
-    /// Whether frames add up coherently.
+    /// Whether frames are added coherently.
     pub coherent: bool,
 }
 
-/// How the field changes from place to place, per square metre.
+/// Roughness of the field at a point, per square metre.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Roughness {
     /// `Lambda`.
@@ -57,15 +57,15 @@ struct Roughness {
     phase: Matrix2<f64>,
 }
 
-/// The searched rectangle with the roughness of the field at points all over it.
+/// The searched rectangle with the roughness of the field on a grid of points in it.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Extent {
+pub(super) struct SearchRegion {
     size: Point,
     roughness: Vec<Roughness>,
 }
 
-impl Extent {
-    /// Of the rectangle from `min_m` to `max_m`.
+impl SearchRegion {
+    /// The rectangle from `min_m` to `max_m`.
     pub fn new(scene: &Scene, min_m: Point, max_m: Point) -> Self {
         let size = max_m - min_m;
         let fraction = |i: usize| (i as f64 + 0.5) / POINTS as f64;
@@ -86,7 +86,7 @@ impl Extent {
         if gains == 0 {
             return (sizes.iter().sum::<f64>() * (-log_likelihood).exp()).min(1.0);
         }
-        // Below the mean of the field there is no rare event to speak of.
+        // Below the mean of the field the approximation for rare events does not hold.
         if log_likelihood <= gains as f64 {
             return 1.0;
         }
@@ -122,7 +122,7 @@ impl Extent {
     }
 }
 
-/// Root of what rounding may have made negative.
+/// Square root of a value that rounding may have made negative.
 fn root(square: f64) -> f64 {
     square.max(0.0).sqrt()
 }
@@ -179,20 +179,17 @@ fn roughness(scene: &Scene, point: Point) -> Roughness {
 }
 
 /// `m^H m'` of the unit templates of path (l, k) at two points.
-fn product(scene: &Scene, here: &[View], there: &[View], l: usize, k: usize) -> Complex64 {
-    let inner = |a: &mut dyn Iterator<Item = (Complex64, Complex64)>| -> Complex64 {
-        a.map(|(a, b)| a.conj() * b).sum()
-    };
-    let arrival = inner(&mut here[l].arrival.iter().copied().zip(there[l].arrival.iter().copied()));
+fn product(scene: &Scene, here: &[IrsView], there: &[IrsView], l: usize, k: usize) -> Complex64 {
+    let inner =
+        |a: &[Complex64], b: &[Complex64]| -> Complex64 { a.iter().zip(b).map(|(a, b)| a.conj() * b).sum() };
     let own = scene.range(k);
-    let turned = |views: &[View]| -> Vec<Complex64> {
+    let turned = |views: &[IrsView]| -> Vec<Complex64> {
         views[l].phasors[own.clone()].iter().zip(&views[k].template).map(|(p, t)| p * t).collect()
     };
-    let spectrum = inner(&mut turned(here).into_iter().zip(turned(there)));
-    arrival * spectrum
+    inner(&here[l].arrival, &there[l].arrival) * inner(&turned(here), &turned(there))
 }
 
-/// Distance at which two points can be told apart: a delay sample along the path, a beam across it.
+/// Distance at which two points can be resolved: a delay sample along the path, a beam across it.
 pub(super) fn resolution_m(system: &System) -> f64 {
     let delay_m = model::units::SPEED_OF_LIGHT_M_S / (2.0 * system.bandwidth_hz);
     let size = Point::from(system.coverage.max_m) - Point::from(system.coverage.min_m);
@@ -231,12 +228,12 @@ mod tests {
     fn sizes_of_a_product_are_sums_of_products() {
         let roughness =
             Roughness { shape: Matrix2::new(4.0, 1.0, 1.0, 9.0), phase: Matrix2::new(5.0, 0.0, 0.0, 7.0) };
-        let extent = Extent { size: Point::new(4.0, 3.0), roughness: vec![roughness; 2] };
+        let region = SearchRegion { size: Point::new(4.0, 3.0), roughness: vec![roughness; 2] };
         let (l1, l2) = (4.0 * 2.0 + 3.0 * 3.0, 12.0 * 35f64.sqrt());
-        assert_eq!(extent.sizes(None), [1.0, l1, l2, 0.0, 0.0]);
+        assert_eq!(region.sizes(None), [1.0, l1, l2, 0.0, 0.0]);
         // A radius of 3 * 0.5; the metric is [[4, 1], [1, 9]], coherently [[9, 1], [1, 16]].
         for (coherent, trace, determinant) in [(false, 13.0, 35.0), (true, 25.0, 143.0)] {
-            let sizes = extent.sizes(Some(Velocities { most_speed: 3.0, time_spread: 0.5, coherent }));
+            let sizes = region.sizes(Some(Velocities { most_speed: 3.0, time_spread: 0.5, coherent }));
             let (d1, d2) = (PI * 1.5 * (trace / 2f64).sqrt(), PI * 2.25 * f64::sqrt(determinant));
             let expected = [1.0, l1 + d1, l2 + l1 * d1 + d2, l2 * d1 + l1 * d2, l2 * d2];
             for (size, expected) in sizes.iter().zip(expected) {
@@ -265,8 +262,8 @@ mod tests {
         assert!((turned / predicted - 1.0).abs() < 0.02, "{turned} {predicted}");
         // Taken in the middle of each ninth of the rectangle.
         let (min_m, max_m) = (Point::new(1.0, 2.0), Point::new(7.0, 8.0));
-        let extent = Extent::new(&scene, min_m, max_m);
-        assert_eq!(extent.roughness[0], roughness(&scene, Point::new(2.0, 3.0)));
-        assert_eq!(extent.roughness[8], roughness(&scene, Point::new(6.0, 7.0)));
+        let region = SearchRegion::new(&scene, min_m, max_m);
+        assert_eq!(region.roughness[0], roughness(&scene, Point::new(2.0, 3.0)));
+        assert_eq!(region.roughness[8], roughness(&scene, Point::new(6.0, 7.0)));
     }
 }

@@ -1,4 +1,6 @@
-//! What has come of one frame, path by path, brought to unit noise.
+//! The evidence of one frame, path by path, scaled to unit noise.
+
+use std::ops::Range;
 
 use model::CMatrix;
 use num_complex::Complex64;
@@ -9,85 +11,63 @@ use crate::location::{Bearing, CascadeDelay, Fault};
 
 /// Why a piece of evidence cannot be used.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[expect(missing_docs, reason = "the message of every variant describes it")]
 pub enum EvidenceError {
-    /// There is no such path.
     #[error("there is no path ({l}, {k}) among {count} IRSs")]
-    Path {
-        /// Sensing IRS.
-        l: usize,
-        /// Reflecting IRS.
-        k: usize,
-        /// IRSs of the system.
-        count: usize,
-    },
-    /// A matrix has the wrong shape.
+    Path { l: usize, k: usize, count: usize },
     #[error(
         "the {what} of path ({l}, {k}) is {rows} x {columns}, expected {expected_rows} x {expected_columns}"
     )]
     Shape {
-        /// Which matrix.
         what: &'static str,
-        /// Sensing IRS.
         l: usize,
-        /// Reflecting IRS.
         k: usize,
-        /// Rows found.
         rows: usize,
-        /// Columns found.
         columns: usize,
-        /// Rows expected.
         expected_rows: usize,
-        /// Columns expected.
         expected_columns: usize,
     },
-    /// A value is not finite, or a variance or power not positive.
     #[error("path ({l}, {k}): {what} is not usable")]
-    Value {
-        /// Which value.
-        what: &'static str,
-        /// Sensing IRS.
-        l: usize,
-        /// Reflecting IRS.
-        k: usize,
-    },
+    Value { what: &'static str, l: usize, k: usize },
 }
 
-/// One path's part.
+/// Evidence of one path.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum PathEvidence {
-    /// Nothing came.
     Missing,
     /// Its columns of the node's spectrum.
     Spectrum,
-    /// Block and derivative by the delay, over the noise's deviation.
+    /// Block and derivative by the delay, divided by the standard deviation of the noise.
     Block(BlockExpansion),
-    /// A delay with its variance, and the width of the window that it was searched in.
-    Delay { delay: CascadeDelay, window_s: f64 },
+    /// A delay with its variance, and the width of the window in which it was searched.
+    Delay {
+        delay: CascadeDelay,
+        window_s: f64,
+    },
 }
 
-/// One node's part.
+/// Evidence of one node.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct NodeEvidence {
-    /// Row by row over all subcarriers by owner, over the noise's deviation; zero where there is none.
+    /// Rows over all subcarriers by owner, divided by the standard deviation of the noise; zero where missing.
     pub spectrum: Option<Vec<Vec<Complex64>>>,
     pub paths: Vec<PathEvidence>,
-    /// Bearing of the target and the width of the sector that it was searched in.
+    /// Bearing of the target and the width of the sector in which it was searched.
     pub bearing: Option<(Bearing, f64)>,
 }
 
-/// What has come of one frame. Paths may deliver different things.
+/// The evidence of one frame. Paths may deliver different kinds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Evidence {
     pub(super) nodes: Vec<NodeEvidence>,
     sensors: usize,
     channels: usize,
-    subcarriers: Vec<usize>,
+    /// Subcarriers of every IRS, by owner.
+    ranges: Vec<Range<usize>>,
     streams: Vec<usize>,
-    starts: Vec<usize>,
 }
 
 impl Evidence {
-    /// Nothing yet.
     pub(super) fn of_scene(scene: &Scene) -> Self {
         let count = scene.irs_count();
         let node = NodeEvidence { spectrum: None, paths: vec![PathEvidence::Missing; count], bearing: None };
@@ -95,13 +75,12 @@ impl Evidence {
             nodes: vec![node; count],
             sensors: scene.system().sensors,
             channels: scene.channels(),
-            subcarriers: (0..count).map(|k| scene.range(k).len()).collect(),
+            ranges: (0..count).map(|k| scene.range(k)).collect(),
             streams: (0..count).map(|k| scene.streams(k)).collect(),
-            starts: (0..count).map(|k| scene.range(k).start).collect(),
         }
     }
 
-    /// Path (l, k) delivers its spectrum Y (M x n_k), of this noise power per entry.
+    /// Sets the spectrum Y (M x n_k) of path (l, k), with this noise power per entry.
     pub fn spectrum(
         &mut self,
         l: usize,
@@ -110,10 +89,10 @@ impl Evidence {
         noise_power_w: f64,
     ) -> Result<(), EvidenceError> {
         self.check_path(l, k)?;
-        check_shape("spectrum", l, k, spectrum, (self.sensors, self.subcarriers[k]))?;
+        check_shape("spectrum", l, k, spectrum, (self.sensors, self.ranges[k].len()))?;
         let scale = deviation("noise power", l, k, noise_power_w)?.recip();
         check_finite("spectrum", l, k, spectrum)?;
-        let (sensors, channels, start) = (self.sensors, self.channels, self.starts[k]);
+        let (sensors, channels, start) = (self.sensors, self.channels, self.ranges[k].start);
         let node = &mut self.nodes[l];
         let rows = node.spectrum.get_or_insert_with(|| vec![vec![Complex64::ZERO; channels]; sensors]);
         for (row, values) in rows.iter_mut().zip(spectrum.row_iter()) {
@@ -125,7 +104,7 @@ impl Evidence {
         Ok(())
     }
 
-    /// Path (l, k) delivers its block with derivative, of this noise power per entry of the block.
+    /// Sets the block of path (l, k) with its derivative, with this noise power per entry of the block.
     pub fn block(
         &mut self,
         l: usize,
@@ -152,7 +131,7 @@ impl Evidence {
         Ok(())
     }
 
-    /// Path (l, k) delivers its delay only, found in a window of this width.
+    /// Sets the delay of path (l, k), found in a window of this width.
     pub fn delay(
         &mut self,
         l: usize,
@@ -170,8 +149,8 @@ impl Evidence {
         Ok(())
     }
 
-    /// Node `l` delivers the target's bearing, found in a sector of this width. It counts only where none of
-    /// its paths delivers more than a delay: blocks and spectra hold it already.
+    /// Sets the bearing of the target from node `l`, found in a sector of this width. It is used only where all paths of the
+    /// node deliver delays: blocks and spectra contain it already.
     pub fn bearing(&mut self, l: usize, bearing: Bearing, sector_rad: f64) -> Result<(), EvidenceError> {
         self.check_path(l, l)?;
         deviation("variance of the bearing", l, l, bearing.variance_rad2)?;
@@ -183,8 +162,14 @@ impl Evidence {
         Ok(())
     }
 
-    /// Takes the paths that a fault spoils out, whatever they deliver.
-    pub fn remove(&mut self, fault: Fault) {
+    /// Whether this is evidence for the same system, as far as sizes show it.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        let sizes = |e: &Self| (e.nodes.len(), e.sensors, e.channels);
+        sizes(self) == sizes(other) && self.ranges == other.ranges && self.streams == other.streams
+    }
+
+    /// Removes the paths that a fault affects.
+    pub(super) fn remove(&mut self, fault: Fault) {
         for (l, node) in self.nodes.iter_mut().enumerate() {
             for (k, path) in node.paths.iter_mut().enumerate() {
                 if fault.spoils_path(l, k) {
@@ -194,21 +179,19 @@ impl Evidence {
         }
     }
 
-    /// Terms of the likelihood: the paths that came, and the bearings that count.
+    /// Number of terms of the likelihood: present paths and used bearings.
     pub(super) fn terms(&self) -> usize {
         self.present_paths() + self.nodes.iter().filter(|node| node.counted_bearing().is_some()).count()
     }
 
-    /// Paths that came.
+    /// Number of present paths.
     pub(super) fn present_paths(&self) -> usize {
-        let paths = self.nodes.iter().flat_map(|node| &node.paths);
-        paths.filter(|path| **path != PathEvidence::Missing).count()
+        self.count(|path| *path != PathEvidence::Missing)
     }
 
-    /// Paths whose gain is fitted: those that deliver a spectrum or a block.
+    /// Number of paths whose gain is fitted: those that deliver a spectrum or a block.
     pub(super) fn gains(&self) -> usize {
-        let fitted = |node: &NodeEvidence| (0..node.paths.len()).filter(|&k| node.fits_gain(k)).count();
-        self.nodes.iter().map(fitted).sum()
+        self.count(PathEvidence::has_gain)
     }
 
     /// Energy of all spectra in use, and their number of entries.
@@ -217,7 +200,7 @@ impl Evidence {
         for node in &self.nodes {
             let Some(rows) = &node.spectrum else { continue };
             for (k, _) in node.paths.iter().enumerate().filter(|(_, path)| **path == PathEvidence::Spectrum) {
-                let own = self.starts[k]..self.starts[k] + self.subcarriers[k];
+                let own = &self.ranges[k];
                 let values = rows.iter().flat_map(|row| &row[own.clone()]);
                 energy += values.map(Complex64::norm_sqr).sum::<f64>();
                 entries += own.len() * rows.len();
@@ -226,15 +209,18 @@ impl Evidence {
         (energy, entries)
     }
 
-    /// Whether some path delivers what its node has selected, a block or a delay, and not all that was received.
+    /// Whether some path delivers only evidence that its node has selected, a block or a delay, instead of a spectrum.
     pub(super) fn is_selected(&self) -> bool {
         self.spectra() < self.present_paths()
     }
 
-    /// Paths that came as spectra.
+    /// Number of paths that deliver a spectrum.
     pub(super) fn spectra(&self) -> usize {
-        let paths = self.nodes.iter().flat_map(|node| &node.paths);
-        paths.filter(|path| **path == PathEvidence::Spectrum).count()
+        self.count(|path| *path == PathEvidence::Spectrum)
+    }
+
+    fn count(&self, counted: impl Fn(&PathEvidence) -> bool) -> usize {
+        self.nodes.iter().flat_map(|node| &node.paths).filter(|path| counted(path)).count()
     }
 
     fn check_path(&self, l: usize, k: usize) -> Result<(), EvidenceError> {
@@ -243,13 +229,15 @@ impl Evidence {
     }
 }
 
-impl NodeEvidence {
-    /// Whether the gain of the path to IRS `k` is fitted: whether it delivers a spectrum or a block.
-    pub fn fits_gain(&self, k: usize) -> bool {
-        matches!(self.paths.get(k), Some(PathEvidence::Spectrum | PathEvidence::Block(_)))
+impl PathEvidence {
+    /// Whether the gain of the path is fitted.
+    pub fn has_gain(&self) -> bool {
+        matches!(self, Self::Spectrum | Self::Block(_))
     }
+}
 
-    /// The bearing, where no path holds it already.
+impl NodeEvidence {
+    /// The bearing, where no path contains it already.
     pub fn counted_bearing(&self) -> Option<(Bearing, f64)> {
         let delays = |path: &PathEvidence| matches!(path, PathEvidence::Delay { .. } | PathEvidence::Missing);
         let any = self.paths.iter().any(|path| *path != PathEvidence::Missing);
@@ -281,9 +269,5 @@ fn check_shape(
 }
 
 fn check_finite(what: &'static str, l: usize, k: usize, matrix: &CMatrix) -> Result<(), EvidenceError> {
-    if matrix.iter().all(|v| v.re.is_finite() && v.im.is_finite()) {
-        Ok(())
-    } else {
-        Err(EvidenceError::Value { what, l, k })
-    }
+    if matrix.iter().all(|v| v.is_finite()) { Ok(()) } else { Err(EvidenceError::Value { what, l, k }) }
 }

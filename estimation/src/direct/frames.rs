@@ -1,154 +1,147 @@
 //! Several frames at once: a target of constant velocity over the batch.
 //!
 //! The state is (x, y, v_x, v_y) at the middle of the batch; frame f looks at `p + v t_f`. Two ways to add
-//! frames up: *non-coherent*, every frame with phases of its own, `sum_f sum_lk |z_f|^2`; *coherent*, the
+//! frames: *non-coherent*, every frame with phases of its own, `sum_f sum_lk |z_f|^2`; *coherent*, the
 //! phase of a path holds over the batch, `sum_lk |sum_f s_f z_f|^2 / sum_f s_f^2` with the strength s_f of
-//! the illumination where the target then is. What carries no phase (blocks, delays, bearings) adds up
-//! non-coherently in both.
+//! the illumination at the position of the target in that frame. Evidence without a phase (blocks, delays, bearings) is
+//! added non-coherently in both.
 //!
 //! The information is that of the frames together: at the middle of the batch F frames are worth F times one,
 //! and a velocity comes with it. The gain of coherence is in the threshold: noise against noise is one term
 //! per path instead of F.
 //!
 //! Search: the frames' grids, each shifted by a velocity of a coarse set, are added; the best few peaks are
-//! climbed in all four variables. Whether noise alone reaches as high is asked of a field over all four.
+//! refined in all four variables. The false-alarm probability is that of a field over all four.
 
 use model::Point;
 use nalgebra::{Matrix4, Vector4};
 use num_complex::Complex64;
 use std::collections::BTreeMap;
 
-use super::certainty::{Certainty, Elsewhere};
+use super::certainty::Certainty;
 use super::detection::Velocities;
-use super::likelihood::each_term;
-use super::locate::{Alternative, DirectLocator, Missed, NEGLIGIBLE, Survey, noise_factor};
+use super::likelihood::{Term, spectral_total, terms, total};
+use super::locate::{AlternativePosition, DirectLocator, Missed, NEGLIGIBLE, Survey, noise_factor};
 use super::newton::{Climb, Summit};
-use super::posterior::{Hypotheses, Part, Peak, Posterior, log_mean};
+use super::posterior::{Hypotheses, NormalPeak, Posterior, log_mean};
 use crate::location::Caution;
 
-/// Peaks that are climbed at most.
+/// Largest number of peaks from which Newton's method starts.
 const MOST_CLIMBS: usize = 3;
-/// A frame sees a target for certain where noise alone looks like it less often than this.
+/// A frame certainly sees a target where its false-alarm probability is below this.
 const CERTAIN: f64 = 1e-6;
-/// What a sound frame may lose at a fix to its own best place, as a log-likelihood ratio: half a chi-square variable of
-/// two degrees of freedom exceeds it once in 20 000 sound frames.
+/// Largest log-likelihood ratio of the best position of a frame without fault to the fix: half a chi-square variable of
+/// two degrees of freedom exceeds it once in 20 000 frames.
 pub(crate) const MOST_LOSS: f64 = 10.0;
-/// What a velocity that is not searched for may be off by.
+/// Standard deviation of a velocity that is not searched, at least.
 const SLOWEST: f64 = 1e-6;
-/// Velocities of the search per resolution covered in half a batch.
+/// Velocities of the search per resolution moved in half a batch.
 const VELOCITIES_PER_RESOLUTION: f64 = 2.0;
 
-/// How frames add up.
+/// How the likelihoods of several frames are combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Combination {
-    /// A path's phase holds over the batch.
+    /// The phase of a path is constant over the batch.
     Coherent,
     /// Every frame has phases of its own.
     #[default]
     NonCoherent,
 }
 
-/// How to locate over several frames.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct FramesSettings {
-    /// How frames add up.
-    pub combination: Combination,
-    /// Fastest target that is searched for, metres per unit of the frames' times.
-    pub most_speed: f64,
-}
-
-/// A position and a velocity.
+/// A fix by the direct method from several frames.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MovingFix {
-    /// x, y, v_x, v_y at the time that was asked for.
+    /// x, y, v_x, v_y at the requested time.
     pub state: Vector4<f64>,
-    /// Covariance of the state's error.
+    /// Covariance of the error of the state.
     pub covariance: Matrix4<f64>,
-    /// Log-likelihood ratio against noise alone.
-    pub log_likelihood: f64,
-    /// Probability that noise alone reaches it.
-    pub false_alarm_probability: f64,
-    /// Radius that holds the position's error with probability `1 - integrity_risk`, given one possible undetected
+    /// Radius that contains the error of the position with probability `1 - integrity_risk`, given one possible undetected
     /// fault; none where there is no such radius.
     pub protection_level_m: Option<f64>,
-    /// Why the fix is in doubt: the target may be elsewhere, or there may be none.
+    /// Why the target may be elsewhere, or may not exist.
     pub doubts: Vec<Caution>,
-    /// Where the target then may be in the middle of the batch, likeliest first.
-    pub alternatives: Vec<Alternative>,
+    /// Other possible positions in the middle of the batch, most probable first.
+    pub alternatives: Vec<AlternativePosition>,
 }
 
-/// Frames with their times against the middle of the batch.
-struct Batch<'a> {
+/// Frames with their times relative to the middle of the batch.
+struct FrameBatch<'a> {
     frames: Vec<(f64, &'a Survey)>,
     combination: Combination,
 }
 
 impl DirectLocator {
-    /// Where the target is at `time` and how it moves, from frames taken at the times given.
+    /// Position and velocity of the target at `time` from frames with their times, up to the speed `most_speed` in metres per
+    /// unit of time.
     pub fn locate_frames(
         &self,
         frames: &[(f64, &Survey)],
         time: f64,
-        settings: &FramesSettings,
+        combination: Combination,
+        most_speed: f64,
     ) -> Result<MovingFix, Missed> {
-        let usable: Vec<(f64, &Survey)> =
-            frames.iter().copied().filter(|(_, survey)| survey.evidence.terms() > 0).collect();
+        let usable: Vec<(f64, &Survey)> = frames
+            .iter()
+            .copied()
+            .filter(|(_, survey)| self.fits(survey) && survey.evidence.terms() > 0)
+            .collect();
         let (first, last) =
             usable.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), (t, _)| (a.min(*t), b.max(*t)));
-        if usable.is_empty() || !(last - first).is_finite() {
+        if usable.is_empty() || ![last - first, time, most_speed].iter().all(|value| value.is_finite()) {
             return Err(Missed::NoEvidence);
         }
         let (middle, half) = (0.5 * (first + last), 0.5 * (last - first));
         let frames = usable.into_iter().map(|(t, survey)| (t - middle, survey)).collect();
-        let batch = Batch { frames, combination: settings.combination };
-        let velocities = batch.velocities(half, settings.most_speed, self.resolution_m);
-        let summit = self.search_batch(&batch, half, settings.most_speed, velocities)?;
+        let batch = FrameBatch { frames, combination };
+        let velocities = batch.velocities(half, most_speed, self.resolution_m);
+        let summit = self.search_batch(&batch, half, most_speed, velocities)?;
         if batch.frames.iter().any(|(time, survey)| self.strays(survey, position_at(&summit.at, *time))) {
             return Err(Missed::Unobservable);
         }
         let noise_factor = batch.noise_factor(self, &summit.at);
-        let log_likelihood = summit.value / noise_factor;
         let false_alarm_probability =
-            self.extent.false_alarm_probability(log_likelihood, batch.gains(), velocities);
+            self.region.false_alarm_probability(summit.value / noise_factor, batch.gains(), velocities);
         if false_alarm_probability > self.settings.false_alarm_probability {
             return Err(Missed::NoTarget { probability: false_alarm_probability });
         }
         let difference = self.batch_climb(half).difference;
-        let parts = |state: &Vector4<f64>| batch.parts(self, state, batch.combination);
-        // One frame says nothing of the velocity.
-        let slowness = if half == 0.0 { settings.most_speed.max(SLOWEST).powi(-2) } else { 0.0 };
+        let terms = |state: &Vector4<f64>| batch.terms(self, state, combination);
+        // A single time does not determine the velocity.
+        let slowness = if half == 0.0 { most_speed.max(SLOWEST).powi(-2) } else { 0.0 };
         let prior = Matrix4::from_diagonal(&Vector4::new(0.0, 0.0, slowness, slowness));
-        let certainty = Certainty::new(self, &summit.at, noise_factor, &difference, &prior, parts)
+        let certainty = Certainty::new(self, &summit.at, noise_factor, &difference, &prior, terms)
             .ok_or(Missed::Unobservable)?;
         let covariance = certainty.peak.covariance;
-        // From the middle of the batch to the time asked for.
+        // From the middle of the batch to the requested time.
         let mut carry = Matrix4::identity();
         (carry.m13, carry.m24) = (time - middle, time - middle);
         let to_position = carry.fixed_view::<2, 4>(0, 0).into_owned();
-        let tried = self.tried_velocities(half, settings.most_speed);
-        let elsewhere = self
+        let tried = self.tried_velocities(half, most_speed);
+        let (elsewhere, alternatives) = self
             .elsewhere_in_batch(&batch, &summit, &tried, &certainty, noise_factor)
             .ok_or(Missed::Unobservable)?;
         Ok(MovingFix {
             state: carry * summit.at,
             covariance: carry * covariance * carry.transpose(),
-            log_likelihood,
-            false_alarm_probability,
-            protection_level_m: certainty.protection_level_m(&to_position, 1.0, self.settings.integrity_risk),
+            protection_level_m: certainty.terms.protection_level_m(
+                &to_position,
+                1.0,
+                self.settings.integrity_risk,
+            ),
             doubts: self.doubts(
-                elsewhere.probability,
+                elsewhere,
                 false_alarm_probability,
                 velocities.is_some() || batch.is_selected(),
             ),
-            alternatives: elsewhere.places,
+            alternatives,
         })
     }
 
-    /// Whether a frame that sees a target for certain sees it elsewhere: the target does not keep its velocity.
+    /// Whether a frame certainly sees the target elsewhere: the target does not have a constant velocity.
     fn strays(&self, survey: &Survey, at: Point) -> bool {
         let top = survey.values.total.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let chance = self.extent.false_alarm_probability(top, survey.evidence.gains(), None);
+        let chance = self.region.false_alarm_probability(top, survey.evidence.gains(), None);
         chance < CERTAIN && top - self.log_likelihood(survey, at) > MOST_LOSS
     }
 
@@ -166,7 +159,7 @@ impl DirectLocator {
 
     fn search_batch(
         &self,
-        batch: &Batch,
+        batch: &FrameBatch,
         half: f64,
         most_speed: f64,
         velocities: Option<Velocities>,
@@ -185,7 +178,7 @@ impl DirectLocator {
         starts.sort_by(|a, b| b.1.total_cmp(&a.1));
         let climb = self.batch_climb(half);
         let summits = starts.iter().take(MOST_CLIMBS).map(|(start, _)| {
-            climb.climb(*start, |state| total(&batch.parts(self, state, batch.combination)))
+            climb.climb(*start, |state| total(&batch.terms(self, state, batch.combination)))
         });
         let searched = |at: &Vector4<f64>| {
             let speed = at.z.hypot(at.w);
@@ -196,9 +189,7 @@ impl DirectLocator {
             .max_by(|a, b| a.value.total_cmp(&b.value))
             .ok_or(Missed::Unobservable)
     }
-}
 
-impl DirectLocator {
     fn batch_climb(&self, half: f64) -> Climb<4> {
         let climb = self.climb();
         let (difference, longest) = (climb.difference.x, climb.longest.x);
@@ -209,20 +200,20 @@ impl DirectLocator {
         }
     }
 
-    /// Weighs other places in the middle of the batch, each with the velocity that suits it best. How wide a peak is in
-    /// velocity is taken to be the same everywhere, so that it cancels. Frames are weighed non-coherently, which is
-    /// the more doubtful of the two.
+    /// Probability of other positions in the middle of the batch, each with the velocity that fits it best. The width of a peak
+    /// in velocity is assumed to be the same everywhere, so that it cancels. Frames are combined non-coherently, which gives
+    /// the larger probability.
     fn elsewhere_in_batch(
         &self,
-        batch: &Batch,
+        batch: &FrameBatch,
         summit: &Summit<4>,
         tried: &[Point],
         certainty: &Certainty<4>,
         noise_factor: f64,
-    ) -> Option<Elsewhere> {
+    ) -> Option<(f64, Vec<AlternativePosition>)> {
         let position = certainty.peak.covariance.fixed_view::<2, 2>(0, 0).into_owned();
-        let mut posterior = Posterior::normal(&Peak::new(position)?)?;
-        let here = batch.parts(self, &summit.at, Combination::NonCoherent);
+        let mut posterior = Posterior::normal(&NormalPeak::new(position)?)?;
+        let here = batch.terms(self, &summit.at, Combination::NonCoherent);
         let near = total(&here) - NEGLIGIBLE * noise_factor;
         let totals = batch.frames.iter().map(|(_, survey)| survey.values.total.as_slice()).collect();
         let totals = self.best_along(batch, tried, totals, &[0.0]);
@@ -249,12 +240,19 @@ impl DirectLocator {
         self.elsewhere(&posterior, summit.at.xy(), &position)
     }
 
-    /// Per point of the grid: the mean likelihood of the frames, added up along the velocity that suits the point best.
-    /// `values` has as many logarithms for every frame and point as there are in `prior`, which is added once.
-    fn best_along(&self, batch: &Batch, tried: &[Point], values: Vec<&[f64]>, prior: &[f64]) -> Vec<f64> {
+    /// Per grid point: the mean likelihood of the frames, added along the velocity that fits the point best.
+    /// `values` has as many logarithms for every frame and point as `prior`, which is added once.
+    fn best_along(
+        &self,
+        batch: &FrameBatch,
+        tried: &[Point],
+        values: Vec<&[f64]>,
+        prior: &[f64],
+    ) -> Vec<f64> {
         let stride = prior.len();
-        let along = |from_m: Point, velocity: &Point| {
-            let mut sums = prior.to_vec();
+        let mut sums = prior.to_vec();
+        let mut along = |from_m: Point, velocity: &Point| {
+            sums.copy_from_slice(prior);
             for ((time, _), values) in batch.frames.iter().zip(&values) {
                 let point = self.grid.nearest(from_m + velocity * *time)?;
                 let own = &values[point * stride..(point + 1) * stride];
@@ -270,18 +268,14 @@ impl DirectLocator {
     }
 }
 
-/// The log-likelihood ratio of all terms.
-fn total(parts: &[Part]) -> f64 {
-    parts.iter().map(|part| part.value).sum()
-}
-
-/// Where a target is at a time.
+/// Position of the target at a time.
 fn position_at(state: &Vector4<f64>, time: f64) -> Point {
     state.xy() + Point::new(state.z, state.w) * time
 }
 
-impl Batch<'_> {
-    /// The velocities that a fix may have: the climb may leave those tried by a step. One moment tells of none.
+impl FrameBatch<'_> {
+    /// The velocities that a fix may have: Newton's method may leave the tried ones by a step. None where all frames have the
+    /// same time.
     fn velocities(&self, half: f64, most_speed: f64, resolution_m: f64) -> Option<Velocities> {
         let count = self.frames.len() as f64;
         let mean = self.frames.iter().map(|(time, _)| time).sum::<f64>() / count;
@@ -294,18 +288,18 @@ impl Batch<'_> {
         })
     }
 
-    /// Whether nodes have selected any of what came.
+    /// Whether any node sent only selected evidence.
     fn is_selected(&self) -> bool {
         self.frames.iter().any(|(_, survey)| survey.evidence.is_selected())
     }
 
-    /// Gains that are fitted.
+    /// Number of fitted gains.
     fn gains(&self) -> usize {
         let plain = self.frames.iter().map(|(_, survey)| survey.evidence.gains() - survey.evidence.spectra());
         plain.sum::<usize>() + self.spectral_gains()
     }
 
-    /// Those of spectra: one per path and frame, or one per path where its phase holds.
+    /// Number of fitted gains of spectra: one per path and frame, or one per path where its phase is constant.
     fn spectral_gains(&self) -> usize {
         let spectra = self.frames.iter().map(|(_, survey)| survey.evidence.spectra());
         match self.combination {
@@ -314,42 +308,42 @@ impl Batch<'_> {
         }
     }
 
-    /// As for a single frame, over all of them.
+    /// [`noise_factor`] over all frames.
     fn noise_factor(&self, locator: &DirectLocator, state: &Vector4<f64>) -> f64 {
         let energies = self.frames.iter().map(|(_, survey)| survey.evidence.spectral_energy());
         let (energy, entries) =
             energies.fold((0.0, 0), |(e, n), (energy, entries)| (e + energy, n + entries));
-        // Four real unknowns beside the gains.
+        // Four real unknowns besides the gains.
         let freedom = entries as f64 - self.spectral_gains() as f64 - 2.0;
-        let spectral = self.parts(locator, state, self.combination).into_iter().filter(|part| part.spectral);
-        noise_factor(energy - spectral.map(|part| part.value).sum::<f64>(), freedom)
+        noise_factor(energy - spectral_total(&self.terms(locator, state, self.combination)), freedom)
     }
 
-    /// The terms of the likelihood at a state, added up over the frames where these are coherent.
-    fn parts(&self, locator: &DirectLocator, state: &Vector4<f64>, combination: Combination) -> Vec<Part> {
-        let mut parts: Vec<Part> = Vec::new();
+    /// The terms of the likelihood at a state; those of spectra are added over the frames where these are coherent.
+    fn terms(&self, locator: &DirectLocator, state: &Vector4<f64>, combination: Combination) -> Vec<Term> {
+        let mut all: Vec<Term> = Vec::new();
         let mut coherent: BTreeMap<(usize, usize), (Complex64, f64, f64)> = BTreeMap::new();
         for (time, survey) in &self.frames {
-            each_term(&locator.scene, &survey.evidence, position_at(state, *time), |l, k, term| {
+            for term in terms(&locator.scene, &survey.evidence, position_at(state, *time)) {
                 match (combination, term.amplitude) {
                     (Combination::Coherent, Some(z)) => {
-                        let sums = coherent.entry((l, k)).or_default();
+                        let sums = coherent.entry((term.sensor, term.reflector)).or_default();
                         sums.0 += z * term.strength;
                         sums.1 += term.strength.powi(2);
                         sums.2 += term.unit_snr.unwrap_or(0.0);
                     }
-                    _ => parts.push(Part::new(l, k, &term)),
+                    _ => all.push(term),
                 }
-            });
+            }
         }
-        parts.extend(coherent.into_iter().map(|((sensor, reflector), (z, energy, unit_snr))| Part {
+        all.extend(coherent.into_iter().map(|((sensor, reflector), (z, energy, unit_snr))| Term {
             sensor,
             reflector,
             value: z.norm_sqr() / energy,
-            spectral: true,
+            amplitude: Some(z),
+            strength: energy.sqrt(),
             unit_snr: Some(unit_snr),
         }));
-        parts
+        all
     }
 }
 

@@ -3,8 +3,8 @@
 //! Spectrum: `J = |z|^2`, `z = m^H Y / (||m|| sigma)`. Block R with derivative R' at tau_0: with `z = a^H R b /
 //! (sqrt(M) ||b|| sigma)`, its derivative z' and the illumination's centre w and width B, the peak is
 //! `|z|^2 exp(B^2 (e^2 - (d - e)^2))`, `d = tau(x) - tau_0`, `e = Re(z^* (z' - j w z)) / (B^2 |z|^2)`: value
-//! and slope at tau_0 are exact, the curvature is that of a known spectrum, and far from tau_0 the block says
-//! nothing. Delays and bearings: a normal law with a share of gross errors, uniform over the window.
+//! and slope at tau_0 are exact, the curvature is that of a known spectrum, and far from tau_0 the block carries no
+//! information. Delays and bearings: a normal law with a share of gross errors, uniform over the window.
 
 use std::f64::consts::TAU;
 
@@ -14,18 +14,22 @@ use model::{CMatrix, Point};
 use num_complex::Complex64;
 
 use super::evidence::{Evidence, NodeEvidence, PathEvidence};
-use super::scene::{Scene, View};
+use super::scene::{IrsView, Scene};
 
-/// Share of delays and bearings that are taken to be gross errors.
+/// Assumed share of gross errors among delays and bearings.
 const GROSS_SHARE: f64 = 0.05;
-/// Farthest that a block's own peak may lie from where it is expanded, in units of 1 / B.
+/// Largest distance of the peak of a block from the delay of its expansion, in units of 1 / B.
 const FARTHEST_PEAK: f64 = 1.0;
 
-/// What one path says of a point.
+/// One term of the log-likelihood ratio at a point or state of the target: a path or a bearing.
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Term {
+    pub sensor: usize,
+    /// The number of IRSs for a bearing.
+    pub reflector: usize,
     /// The log-likelihood ratio.
     pub value: f64,
-    /// `z` of a spectrum, with `|z|^2` the value: such terms of several frames can add up coherently.
+    /// `z` of a spectrum, where `|z|^2` is the value: such terms of several frames can be added coherently.
     pub amplitude: Option<Complex64>,
     /// `||b_k||`.
     pub strength: f64,
@@ -33,64 +37,65 @@ pub(super) struct Term {
     pub unit_snr: Option<f64>,
 }
 
-impl Term {
-    fn plain(value: f64) -> Self {
-        Self { value, amplitude: None, strength: 0.0, unit_snr: None }
-    }
+/// The log-likelihood ratio of all terms.
+pub(super) fn total(terms: &[Term]) -> f64 {
+    terms.iter().map(|term| term.value).sum()
 }
 
-/// Calls `take` with every term (l, k) of the evidence at a point; a bearing comes as (l, K).
-pub(super) fn each_term(
-    scene: &Scene,
-    evidence: &Evidence,
-    point: Point,
-    mut take: impl FnMut(usize, usize, Term),
-) {
+/// The part of [`total`] that comes from spectra.
+pub(super) fn spectral_total(terms: &[Term]) -> f64 {
+    terms.iter().filter(|term| term.amplitude.is_some()).map(|term| term.value).sum()
+}
+
+/// The terms of the evidence at a point, row by row; the bearing of a node follows its paths.
+pub(super) fn terms(scene: &Scene, evidence: &Evidence, point: Point) -> Vec<Term> {
     let views = scene.views(point);
+    let mut terms = Vec::with_capacity(views.len() * (views.len() + 1));
     for (l, node) in evidence.nodes.iter().enumerate() {
         let row = node.spectrum.as_ref().map(|rows| turned_row(rows, &views[l]));
+        let plain = |reflector: usize, value: f64| Term {
+            sensor: l,
+            reflector,
+            value,
+            amplitude: None,
+            strength: 0.0,
+            unit_snr: None,
+        };
         for (k, path) in node.paths.iter().enumerate() {
             let fitted = |value: f64, amplitude: Option<Complex64>| Term {
-                value,
                 amplitude,
                 strength: views[k].strength,
                 unit_snr: Some(scene.unit_snr(&views[l], &views[k])),
+                ..plain(k, value)
             };
-            let term = match (path, &row) {
+            terms.extend(match (path, &row) {
                 (PathEvidence::Spectrum, Some(row)) => {
                     let own = &row[scene.range(k)];
                     let z: Complex64 = own.iter().zip(&views[k].template).map(|(y, t)| y * t).sum();
-                    fitted(z.norm_sqr(), Some(z))
+                    Some(fitted(z.norm_sqr(), Some(z)))
                 }
                 (PathEvidence::Block(expansion), _) => {
                     let arrival = &views[l].arrival;
-                    let rows = [&expansion.block, &expansion.block_derivative]
+                    let [row, derivative] = [&expansion.block, &expansion.block_derivative]
                         .map(|matrix| block_row(matrix, arrival));
-                    let delay_s = (views[l].distance_m + views[k].distance_m) / SPEED_OF_LIGHT_M_S;
-                    fitted(block_term(&rows[0], &rows[1], &views[k], delay_s - expansion.delay_s), None)
+                    let offset_s = cascade_delay_s(&views[l], &views[k]) - expansion.delay_s;
+                    Some(fitted(block_term(&row, &derivative, &views[k], offset_s), None))
                 }
-                _ => match delay_term(path, &views[l], &views[k]) {
-                    Some(value) => Term::plain(value),
-                    None => continue,
-                },
-            };
-            take(l, k, term);
+                _ => delay_term(path, &views[l], &views[k]).map(|value| plain(k, value)),
+            });
         }
-        if let Some(value) = bearing_term(node, &views[l]) {
-            take(l, views.len(), Term::plain(value));
-        }
+        terms.extend(bearing_term(node, &views[l]).map(|value| plain(views.len(), value)));
     }
+    terms
 }
 
-/// The log-likelihood ratio at a point.
-pub(super) fn log_likelihood(scene: &Scene, evidence: &Evidence, point: Point) -> f64 {
-    let mut sum = 0.0;
-    each_term(scene, evidence, point, |_, _, term| sum += term.value);
-    sum
+/// Delay from one IRS over the point to another.
+pub(super) fn cascade_delay_s(sensor: &IrsView, reflector: &IrsView) -> f64 {
+    (sensor.distance_m + reflector.distance_m) / SPEED_OF_LIGHT_M_S
 }
 
 /// `a^H Y / sqrt(M)` with the delay from the target to the sensors taken out.
-fn turned_row(rows: &[Vec<Complex64>], view: &View) -> Vec<Complex64> {
+fn turned_row(rows: &[Vec<Complex64>], view: &IrsView) -> Vec<Complex64> {
     let mut sum = beamformed(rows, &view.arrival);
     sum.iter_mut().zip(&view.phasors).for_each(|(s, p)| *s *= p);
     sum
@@ -111,8 +116,8 @@ pub(super) fn block_row(matrix: &CMatrix, arrival: &[Complex64]) -> Vec<Complex6
     (0..matrix.ncols()).map(sum).collect()
 }
 
-/// Term of a block from its beamformed rows, `d` seconds from where it is expanded.
-pub(super) fn block_term(row: &[Complex64], derivative: &[Complex64], view: &View, d: f64) -> f64 {
+/// Term of a block from its beamformed rows, `d` seconds from the delay of its expansion.
+pub(super) fn block_term(row: &[Complex64], derivative: &[Complex64], view: &IrsView, d: f64) -> f64 {
     let lit =
         |row: &[Complex64]| -> Complex64 { row.iter().zip(view.light.iter()).map(|(r, b)| r * b).sum() };
     let (z, turned) = (lit(row), lit(derivative));
@@ -125,22 +130,22 @@ pub(super) fn block_term(row: &[Complex64], derivative: &[Complex64], view: &Vie
     energy * (peak.powi(2) - (here - peak).powi(2)).exp()
 }
 
-/// `ln(p + (1 - p) w N(e; 0, v))`: against a value that is uniform over the window w.
+/// `ln(p + (1 - p) w N(e; 0, v))`: the ratio to a value that is uniform over the window w.
 fn gross_or_normal(error: f64, variance: f64, window: f64) -> f64 {
     let ratio = window / (TAU * variance).sqrt() * (-0.5 * error.powi(2) / variance).exp();
     (GROSS_SHARE + (1.0 - GROSS_SHARE) * ratio).ln()
 }
 
 /// Term of a node's bearing.
-pub(super) fn bearing_term(node: &NodeEvidence, view: &View) -> Option<f64> {
+pub(super) fn bearing_term(node: &NodeEvidence, view: &IrsView) -> Option<f64> {
     let (bearing, window_rad) = node.counted_bearing()?;
     let error = wrap_angle(view.bearing_rad - bearing.bearing_rad);
     Some(gross_or_normal(error, bearing.variance_rad2, window_rad))
 }
 
 /// Term of a delay.
-pub(super) fn delay_term(path: &PathEvidence, sensor: &View, reflector: &View) -> Option<f64> {
+pub(super) fn delay_term(path: &PathEvidence, sensor: &IrsView, reflector: &IrsView) -> Option<f64> {
     let PathEvidence::Delay { delay, window_s } = path else { return None };
-    let delay_s = (sensor.distance_m + reflector.distance_m) / SPEED_OF_LIGHT_M_S;
-    Some(gross_or_normal(delay_s - delay.delay_s, delay.variance_s2, *window_s))
+    let error_s = cascade_delay_s(sensor, reflector) - delay.delay_s;
+    Some(gross_or_normal(error_s, delay.variance_s2, *window_s))
 }

@@ -1,26 +1,25 @@
-//! Direct position determination: one likelihood over (x, y) from whatever every path delivers.
+//! Direct position determination: one likelihood over (x, y) from the evidence of all paths.
 //!
 //! The mean of path (l, k) is `alpha m(x)`, `m = a(theta_l) (b_k^H X_k .* exp(-j w tau_lk))`, with the angles
 //! and the delay functions of the target's position alone. With the gain alpha unknown, the log-likelihood
 //! ratio of "a target at x" against "noise" is, path by path,
-//! `J_lk(x) = |m^H Y_lk|^2 / (||m||^2 sigma^2)`, and their sum is maximised over (x, y). The paper goes
-//! through delays and angles, each decided on by itself; where one path alone is too weak for such a
-//! decision, the sum still is not. Single frame, Table I: see `tests/direct.rs` for the measured gaps to the
-//! exact bound.
+//! `J_lk(x) = |m^H Y_lk|^2 / (||m||^2 sigma^2)`, and their sum is maximised over (x, y). The paper first
+//! estimates every delay and angle by itself; the sum can locate a target that single paths are too weak for.
+//! `tests/direct.rs` has the measured gaps to the exact bound for a single frame of Table I.
 //!
-//! A path may deliver more or less than its spectrum ([`Evidence`]):
+//! The evidence of a path may be its spectrum or less ([`Evidence`]):
 //!
 //! | evidence | J_lk(x) |
 //! | --- | --- |
 //! | spectrum Y_lk, M x n_k | as above, everywhere |
 //! | block with derivative at tau_0 | as above near tau_0: the peak is taken as Gaussian in the delay |
-//! | delay, bearing | log of p + (1 - p) normal over uniform: bounded below, so that a wild value costs no more than itself |
+//! | delay, bearing | log of p + (1 - p) normal over uniform: bounded below, so that a gross error has a bounded effect |
 //!
-//! Each is a log-likelihood ratio, so that they add up in any mixture, and each exceeds t on noise alone with
-//! probability e^-t at most. That is what the detection test builds its threshold on.
+//! Each is a log-likelihood ratio, so that any mixture can be added, and each exceeds t on noise alone with
+//! probability e^-t at most. The threshold of the detection test is based on this.
 //!
 //! Steps: a coarse search over the coverage area from tables made once per system ([`Survey`]), Newton from
-//! the best few peaks, the test whether there is a target at all, paths that disagree taken out,
+//! the best few peaks, exclusion of paths that disagree, the test whether there is a target,
 //! covariance from the curvature. Several frames: [`DirectLocator::locate_frames`].
 
 mod certainty;
@@ -38,5 +37,7 @@ mod scene;
 pub use coarse::TooLarge;
 pub use evidence::{Evidence, EvidenceError};
 pub(crate) use frames::MOST_LOSS;
-pub use frames::{Combination, FramesSettings, MovingFix};
-pub use locate::{Alternative, DirectFix, DirectLocator, DirectSettings, Disagreement, Missed, Survey};
+pub use frames::{Combination, MovingFix};
+pub use locate::{
+    AlternativePosition, DirectFix, DirectLocator, DirectSettings, Disagreement, Missed, Survey,
+};

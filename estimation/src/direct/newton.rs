@@ -1,25 +1,25 @@
 //! Newton's method on a smooth function of a few variables, derivatives by central differences.
 //!
-//! Whatever the paths deliver, the likelihood is smooth on the scale of the resolution (metres), and steps of
-//! millimetres give its derivatives to seven digits; analytic second derivatives of every kind of evidence
-//! would buy nothing but code. A step that does not climb is shortened; where the curvature is not that of a
-//! maximum, its eigenvalues are turned positive, so that every step climbs.
+//! The likelihood of every kind of evidence is smooth on the scale of the resolution (metres), and differences over
+//! millimetres give its derivatives to seven digits: analytic second derivatives would only add code. A step that
+//! does not increase the function is shortened; where the curvature is not that of a maximum, its eigenvalues are made
+//! positive, so that every step is an ascent.
 
 use nalgebra::{SMatrix, SVector};
 
 const MOST_STEPS: usize = 30;
 const SHORTEST: f64 = 1.0 / 1024.0;
 
-/// How to climb.
+/// Settings of the ascent.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Climb<const N: usize> {
-    /// Differences are taken over these.
+    /// Step of the central differences in each variable.
     pub difference: SVector<f64, N>,
     /// Longest step in each variable.
     pub longest: SVector<f64, N>,
 }
 
-/// Where it ended.
+/// The maximum found.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Summit<const N: usize> {
     pub at: SVector<f64, N>,
@@ -33,7 +33,7 @@ impl<const N: usize> Climb<N> {
         for _ in 0..MOST_STEPS {
             let (gradient, information) = self.derivatives(&at, value, &f);
             let step = self.limited(ascent(&gradient, &information));
-            // What the quadratic model promises; below this it is rounding.
+            // A smaller predicted gain is rounding.
             if gradient.dot(&step).abs() < 1e-9 * (1.0 + value.abs()) {
                 break;
             }
@@ -49,8 +49,8 @@ impl<const N: usize> Climb<N> {
         value: f64,
         f: &impl Fn(&SVector<f64, N>) -> f64,
     ) -> (SVector<f64, N>, SMatrix<f64, N, N>) {
-        let mut all = expansions(&self.difference, at, &[value], |point| vec![f(point)]);
-        let Expansion { gradient, information } = all.remove(0);
+        let mut all = derivatives(&self.difference, at, &[value], |point| vec![f(point)]);
+        let Derivatives { gradient, information } = all.remove(0);
         (gradient, information)
     }
 
@@ -62,19 +62,19 @@ impl<const N: usize> Climb<N> {
 
 /// First and second derivatives of one function.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Expansion<const N: usize> {
+pub(super) struct Derivatives<const N: usize> {
     pub gradient: SVector<f64, N>,
     /// Minus the second derivatives.
     pub information: SMatrix<f64, N, N>,
 }
 
 /// Central differences over `h` of several functions at once, whose values at `at` are known.
-pub(super) fn expansions<const N: usize>(
+pub(super) fn derivatives<const N: usize>(
     h: &SVector<f64, N>,
     at: &SVector<f64, N>,
     here: &[f64],
     f: impl Fn(&SVector<f64, N>) -> Vec<f64>,
-) -> Vec<Expansion<N>> {
+) -> Vec<Derivatives<N>> {
     let moved = |i: usize, j: usize, sign: f64| {
         let mut point = *at;
         point[i] += sign * h[i];
@@ -85,21 +85,21 @@ pub(super) fn expansions<const N: usize>(
     };
     let ahead: Vec<Vec<f64>> = (0..N).map(|i| moved(i, i, 1.0)).collect();
     let behind: Vec<Vec<f64>> = (0..N).map(|i| moved(i, i, -1.0)).collect();
-    let empty = Expansion { gradient: SVector::zeros(), information: SMatrix::zeros() };
+    let empty = Derivatives { gradient: SVector::zeros(), information: SMatrix::zeros() };
     let mut all = vec![empty; here.len()];
-    for (n, (expansion, value)) in all.iter_mut().zip(here).enumerate() {
+    for (n, (function, value)) in all.iter_mut().zip(here).enumerate() {
         for i in 0..N {
-            expansion.gradient[i] = (ahead[i][n] - behind[i][n]) / (2.0 * h[i]);
-            expansion.information[(i, i)] = -(ahead[i][n] - 2.0 * value + behind[i][n]) / h[i].powi(2);
+            function.gradient[i] = (ahead[i][n] - behind[i][n]) / (2.0 * h[i]);
+            function.information[(i, i)] = -(ahead[i][n] - 2.0 * value + behind[i][n]) / h[i].powi(2);
         }
     }
     for (i, j) in (0..N).flat_map(|i| (0..i).map(move |j| (i, j))) {
         let (both, neither) = (moved(i, j, 1.0), moved(i, j, -1.0));
-        for (n, (expansion, value)) in all.iter_mut().zip(here).enumerate() {
+        for (n, (function, value)) in all.iter_mut().zip(here).enumerate() {
             let single = ahead[i][n] + behind[i][n] + ahead[j][n] + behind[j][n];
             let mixed = -(both[n] + neither[n] - single + 2.0 * value) / (2.0 * h[i] * h[j]);
-            expansion.information[(i, j)] = mixed;
-            expansion.information[(j, i)] = mixed;
+            function.information[(i, j)] = mixed;
+            function.information[(j, i)] = mixed;
         }
     }
     all
@@ -122,7 +122,7 @@ fn ascent<const N: usize>(gradient: &SVector<f64, N>, information: &SMatrix<f64,
     step
 }
 
-/// The first of the step's halvings that climbs.
+/// The first halving of the step that increases the function.
 fn shortened<const N: usize>(
     at: &SVector<f64, N>,
     value: f64,

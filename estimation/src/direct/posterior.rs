@@ -1,4 +1,4 @@
-//! How sure a direct fix is: the posterior of the position over the searched area.
+//! The posterior of the position of a direct fix over the searched area.
 //!
 //! The likelihood of [`super::likelihood`] fits every path's gain freely. Where the paths are weak a fitted gain is
 //! mostly noise: the peak is then too sharp, by the factor `1 + 1/S` at an SNR of S per path, and other peaks weigh
@@ -15,9 +15,9 @@
 //! detection threshold.
 //!
 //! From it follow the covariance, which is the second moment about the fix, so that the normalised squared error has
-//! the mean two for any shape of the posterior; the probability that the target is beyond five deviations; and the
-//! places where it then is. Strong fixes have a normal peak, with the curvature of the likelihood and every path weighted
-//! by `S / (1 + S)`; weak ones are integrated numerically. Further away the coarse grid tells.
+//! the mean two for any shape of the posterior; the probability that the target is beyond five deviations; and its possible
+//! positions there. Strong fixes have a normal peak, with the curvature of the likelihood and every path weighted
+//! by `S / (1 + S)`; weak ones are integrated numerically. Further away the posterior is taken from the coarse grid.
 
 use std::f64::consts::TAU;
 
@@ -32,7 +32,7 @@ const HALF_OCTAVES: std::ops::RangeInclusive<i32> = -8..=2;
 /// The prior of kappa is `kappa^-2` per octave. Detection selects frames in which noise adds to the energies; with a
 /// log-uniform prior the fixes of targets that are seen in one frame of six then have a NEES of 2.7, with this one 2.2.
 const PRIOR_EXPONENT: f64 = 2.0;
-/// Deviations beyond which a place is elsewhere.
+/// A position beyond this many standard deviations from the fix counts as elsewhere.
 pub(super) const ELSEWHERE: f64 = 5.0;
 /// Below this energy per path the covariance is the second moment of the posterior.
 const WEAK_ENERGY: f64 = 20.0;
@@ -43,32 +43,8 @@ const NODES: i32 = 4;
 /// Deviations of the curvature's peak that the quadrature covers.
 const COVERED: f64 = NODE_SPACING * (NODES as f64 + 0.5);
 
-/// One term of the likelihood at some state of the target.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Part {
-    pub sensor: usize,
-    /// The number of IRSs for a bearing.
-    pub reflector: usize,
-    pub value: f64,
-    /// Whether it is energy of a spectrum.
-    pub spectral: bool,
-    /// SNR of the path at unit cross-section; none where no gain is fitted.
-    pub unit_snr: Option<f64>,
-}
-
-impl Part {
-    pub fn new(sensor: usize, reflector: usize, term: &Term) -> Self {
-        Self {
-            sensor,
-            reflector,
-            value: term.value,
-            spectral: term.amplitude.is_some(),
-            unit_snr: term.unit_snr,
-        }
-    }
-}
-
-/// The targets that the posterior is averaged over, and the noise that energies are measured in.
+/// The hypotheses about the target over which the posterior is averaged, and the noise power in units of which energies
+/// are measured.
 #[derive(Debug, Clone)]
 pub(super) struct Hypotheses {
     targets: Vec<Hypothesis>,
@@ -82,7 +58,7 @@ struct Hypothesis {
 }
 
 impl Hypothesis {
-    /// What a path of that energy contributes, and its slope in the energy.
+    /// Log-likelihood ratio of a path of this energy, and its derivative with respect to the energy.
     fn term(&self, energy: f64, unit_snr: f64) -> (f64, f64) {
         let snr = self.kappa * unit_snr;
         if self.fluctuates {
@@ -95,9 +71,9 @@ impl Hypothesis {
 }
 
 impl Hypotheses {
-    /// Around what the energies of a fix suggest.
-    pub fn around(parts: &[Part], noise_factor: f64) -> Self {
-        let fitted = || parts.iter().filter_map(|part| Some((part.value, part.unit_snr?)));
+    /// Hypotheses around the cross-section that the energies at a fix suggest.
+    pub fn around(terms: &[Term], noise_factor: f64) -> Self {
+        let fitted = || terms.iter().filter_map(|term| Some((term.value, term.unit_snr?)));
         let (energy, snr) = fitted().fold((0.0, 0.0), |(e, s), (value, snr)| (e + value, s + snr));
         let suggested = if snr > 0.0 { energy / noise_factor / snr } else { 1.0 };
         let kappas = HALF_OCTAVES.map(|i| suggested * 2f64.powf(0.5 * f64::from(i)));
@@ -123,29 +99,29 @@ impl Hypotheses {
         }
     }
 
-    fn sums(&self, parts: &[Part]) -> Vec<f64> {
+    fn sums(&self, terms: &[Term]) -> Vec<f64> {
         let mut sums = self.prior();
-        parts.iter().for_each(|part| self.add(&mut sums, part.value, part.unit_snr));
+        terms.iter().for_each(|term| self.add(&mut sums, term.value, term.unit_snr));
         sums
     }
 
     /// Log-density, averaged over the hypotheses.
-    pub fn log_density(&self, parts: &[Part]) -> f64 {
-        log_mean(&self.sums(parts))
+    pub fn log_density(&self, terms: &[Term]) -> f64 {
+        log_mean(&self.sums(terms))
     }
 
-    /// Slope of the log-density in the value of every term: one for strong paths, less for weak ones.
-    pub fn weights(&self, parts: &[Part]) -> Vec<f64> {
-        let sums = self.sums(parts);
+    /// Derivative of the log-density with respect to the value of every term: one for strong paths, less for weak ones.
+    pub fn weights(&self, terms: &[Term]) -> Vec<f64> {
+        let sums = self.sums(terms);
         let top = sums.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let shares: Vec<f64> = sums.iter().map(|sum| (sum - top).exp()).collect();
         let total: f64 = shares.iter().sum();
-        let weight = |part: &Part, unit_snr: f64| {
-            let value = part.value / self.noise_factor;
+        let weight = |term: &Term, unit_snr: f64| {
+            let value = term.value / self.noise_factor;
             let each = shares.iter().zip(&self.targets);
             each.map(|(share, target)| share * target.term(value, unit_snr).1).sum::<f64>() / total
         };
-        parts.iter().map(|part| part.unit_snr.map_or(1.0, |unit_snr| weight(part, unit_snr))).collect()
+        terms.iter().map(|term| term.unit_snr.map_or(1.0, |unit_snr| weight(term, unit_snr))).collect()
     }
 }
 
@@ -182,13 +158,13 @@ pub(super) fn log_mean(logs: &[f64]) -> f64 {
 
 /// A normal peak: its covariance, and its mass relative to the density at its top.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Peak<const N: usize> {
+pub(super) struct NormalPeak<const N: usize> {
     pub mass: f64,
     pub covariance: SMatrix<f64, N, N>,
 }
 
-impl<const N: usize> Peak<N> {
-    /// None where the covariance is not one.
+impl<const N: usize> NormalPeak<N> {
+    /// None where the covariance is not positive definite.
     pub fn new(covariance: SMatrix<f64, N, N>) -> Option<Self> {
         let root: f64 = covariance.cholesky()?.l().diagonal().iter().product();
         Some(Self { mass: TAU.powf(0.5 * N as f64) * root, covariance })
@@ -198,20 +174,19 @@ impl<const N: usize> Peak<N> {
 /// The posterior about a fix: masses at displacements from it, all relative to the density at the fix.
 #[derive(Debug, Clone)]
 pub(super) struct Posterior {
-    /// Second moment of the part that is not listed, times its mass.
+    /// Second moment of the mass that is not in `places`, times that mass.
     moment: Matrix2<f64>,
     mass: f64,
     places: Vec<(Point, f64)>,
-    /// What lies outside of this ellipse is looked up on the grid.
+    /// Displacements outside of this ellipse are taken from the grid.
     pub covered: Ellipse,
 }
 
 impl Posterior {
-    /// Of a normal peak.
-    pub fn normal(peak: &Peak<2>) -> Option<Self> {
-        let moment = peak.covariance * peak.mass;
+    /// The posterior of a normal peak.
+    pub fn normal(peak: &NormalPeak<2>) -> Option<Self> {
         Some(Self {
-            moment,
+            moment: peak.covariance * peak.mass,
             mass: peak.mass,
             places: Vec::new(),
             covered: Ellipse::new(&peak.covariance, ELSEWHERE)?,
@@ -219,7 +194,7 @@ impl Posterior {
     }
 
     /// By quadrature about a fix whose curvature is that of `peak`; `log_density` is relative to that at the fix.
-    pub fn integrated(peak: &Peak<2>, log_density: impl Fn(Point) -> f64) -> Option<Self> {
+    pub fn integrated(peak: &NormalPeak<2>, log_density: impl Fn(Point) -> f64) -> Option<Self> {
         let root = peak.covariance.cholesky()?.l() * NODE_SPACING;
         let cell = root.m11 * root.m22;
         let nodes = (-NODES..=NODES).flat_map(|i| (-NODES..=NODES).map(move |j| (i, j)));
@@ -240,7 +215,7 @@ impl Posterior {
         self.places.push((displacement, mass));
     }
 
-    /// All of the mass.
+    /// Total mass.
     pub fn total(&self) -> f64 {
         self.mass + self.places.iter().map(|(_, mass)| mass).sum::<f64>()
     }
@@ -257,12 +232,12 @@ impl Posterior {
     }
 }
 
-/// Displacements of so many deviations at most.
+/// The displacements within some number of standard deviations.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ellipse(Matrix2<f64>);
 
 impl Ellipse {
-    /// None where the covariance is not one.
+    /// None where the covariance is not positive definite.
     pub fn new(covariance: &Matrix2<f64>, deviations: f64) -> Option<Self> {
         Some(Self(covariance.cholesky()?.inverse() / deviations.powi(2)))
     }
@@ -272,10 +247,10 @@ impl Ellipse {
     }
 }
 
-/// Whether a fix is so weak that its peak is not normal.
-pub(super) fn is_weak(parts: &[Part], noise_factor: f64) -> bool {
-    let fitted = || parts.iter().filter(|part| part.unit_snr.is_some());
-    let energy: f64 = fitted().map(|part| part.value).sum();
+/// Whether the paths are so weak that the posterior has no normal peak.
+pub(super) fn is_weak(terms: &[Term], noise_factor: f64) -> bool {
+    let fitted = || terms.iter().filter(|term| term.unit_snr.is_some());
+    let energy: f64 = fitted().map(|term| term.value).sum();
     energy / noise_factor < WEAK_ENERGY * fitted().count() as f64
 }
 

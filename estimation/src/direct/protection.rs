@@ -1,102 +1,86 @@
-//! Protection level of a direct fix: a radius that holds the error with probability `1 - risk` even if one fault went
-//! unnoticed.
+//! Protection level of a direct fix: a radius that contains the error with probability `1 - risk` even with one undetected
+//! fault.
 //!
-//! By solution separation, as for the three stages (see `location::protection`): without the terms that a fault spoils,
-//! the fix does not know of the fault, whatever its size. So with fault h present the error is at most the distance to
-//! the fix without h, which is known, plus the error of that one, which is normal of known covariance:
-//! `level = max_h |x - x_h| + R_h`. The terms of the likelihood add up, so that `x_h` follows by one Newton step from the
-//! derivatives of the terms that are left: `O(K^2)` faults, each a sum over at most K^2 terms.
+//! It is computed by solution separation, as for the three stages (see `location::protection`): the fix without the terms that
+//! a fault affects does not depend on the fault, whatever its size. So with fault h present the error is at most the distance
+//! to the fix without h, which is known, plus the error of that one, which is normal of known covariance:
+//! `level = max_h |x - x_h| + R_h`. The terms of the likelihood are summed, so that `x_h` follows by one Newton step from the
+//! derivatives of the remaining terms: `O(K^2)` faults, each a sum over at most K^2 terms.
 //!
-//! Faults: a path, all paths sensed at an IRS, reflected by an IRS, or both, and the bearing of a node where it counts.
+//! Faults: a path, all paths sensed at an IRS, reflected by an IRS, or both, and the bearing of a node where it is used.
 
 use nalgebra::{Matrix2, SMatrix, SVector};
 
-use super::newton::Expansion;
-use super::posterior::Part;
+use super::likelihood::Term;
+use super::newton::Derivatives;
 use crate::location::Fault;
 
-/// Share of the risk spent on the normal error; the rest is kept for what is not normal.
+/// Share of the risk spent on the normal error; the rest is reserved for deviations from the normal law.
 const NOISE_SHARE: f64 = 0.8;
 /// Information below this share of the whole is rounding.
 const LEAST_INFORMATION: f64 = 1e-9;
 
-/// Sums over terms.
-#[derive(Debug, Clone, Copy)]
-struct Sum<const N: usize> {
+/// Weighted sum of the derivatives of some terms.
+struct WeightedSum<const N: usize> {
     gradient: SVector<f64, N>,
     information: SMatrix<f64, N, N>,
     terms: usize,
 }
 
-impl<const N: usize> Sum<N> {
-    const fn zero() -> Self {
-        Self {
-            gradient: SVector::from_array_storage(nalgebra::ArrayStorage([[0.0; N]; 1])),
-            information: SMatrix::from_array_storage(nalgebra::ArrayStorage([[0.0; N]; N])),
-            terms: 0,
-        }
-    }
-
-    fn add(&mut self, expansion: &Expansion<N>, weight: f64) {
-        self.gradient += expansion.gradient * weight;
-        self.information += expansion.information * weight;
-        self.terms += 1;
-    }
-}
-
-/// The terms of a fix, weighted and in units of its noise.
+/// The terms of a fix with their derivatives, weighted and in units of its noise.
 #[derive(Debug)]
-pub(super) struct Terms<'a, const N: usize> {
-    pub parts: &'a [Part],
-    pub expansions: &'a [Expansion<N>],
-    pub weights: &'a [f64],
-    /// Information that no fault spoils.
+pub(super) struct WeightedTerms<const N: usize> {
+    pub terms: Vec<Term>,
+    pub derivatives: Vec<Derivatives<N>>,
+    pub weights: Vec<f64>,
+    /// Information that no fault affects.
     pub prior: SMatrix<f64, N, N>,
     pub irs_count: usize,
 }
 
-impl<const N: usize> Terms<'_, N> {
-    /// Gradient and information of everything.
-    fn whole(&self) -> Sum<N> {
-        let sum = self.sum(|_| true);
-        Sum { information: sum.information + self.prior, ..sum }
-    }
-
-    /// Information of everything.
+impl<const N: usize> WeightedTerms<N> {
+    /// Information of all terms and the prior.
     pub fn information(&self) -> SMatrix<f64, N, N> {
-        self.whole().information
+        self.sum(|_| true).information + self.prior
     }
 
-    fn sum(&self, member: impl Fn(&Part) -> bool) -> Sum<N> {
-        let mut sum = Sum::zero();
-        for ((part, expansion), weight) in self.parts.iter().zip(self.expansions).zip(self.weights) {
-            if member(part) {
-                sum.add(expansion, *weight);
-            }
+    fn sum(&self, member: impl Fn(&Term) -> bool) -> WeightedSum<N> {
+        let mut sum = WeightedSum { gradient: SVector::zeros(), information: SMatrix::zeros(), terms: 0 };
+        let terms = self.terms.iter().zip(&self.derivatives).zip(&self.weights);
+        for ((_, derivatives), weight) in terms.filter(|((term, _), _)| member(term)) {
+            sum.gradient += derivatives.gradient * *weight;
+            sum.information += derivatives.information * *weight;
+            sum.terms += 1;
         }
         sum
     }
 
-    /// Faults that the terms could have; one that spoils the same terms as another is left out.
-    fn faults(&self) -> Vec<Fault> {
-        let count = self.irs_count;
-        let mut faults = Vec::with_capacity(count * (count + 4));
-        for sensor in 0..count {
-            faults.extend((0..count).map(|reflector| Fault::Path { sensor, reflector }));
+    /// Whether a fault affects a term.
+    fn affects(&self, fault: Fault, term: &Term) -> bool {
+        if term.reflector < self.irs_count {
+            fault.spoils_path(term.sensor, term.reflector)
+        } else {
+            fault.spoils_bearing(term.sensor)
         }
-        for node in 0..count {
-            faults.extend([
+    }
+
+    /// All faults, also those that affect no term.
+    fn faults(&self) -> impl Iterator<Item = Fault> {
+        let count = self.irs_count;
+        let paths =
+            (0..count * count).map(move |path| Fault::Path { sensor: path / count, reflector: path % count });
+        paths.chain((0..count).flat_map(|node| {
+            [
                 Fault::SensorDelays { node },
                 Fault::ReflectorDelays { node },
                 Fault::NodeDelays { node },
                 Fault::Bearing { node },
-            ]);
-        }
-        faults
+            ]
+        }))
     }
 
-    /// The level of the position that `to_position` takes out of the state. `widening` is by how much deviations
-    /// exceed those of the information. None where some single fault could move the fix without bound.
+    /// Protection level of the position, which `to_position` extracts from the state. `widening` is the ratio of the
+    /// standard deviations to those of the information. None where a single fault could move the fix without bound.
     pub fn protection_level_m(
         &self,
         to_position: &SMatrix<f64, 2, N>,
@@ -104,28 +88,21 @@ impl<const N: usize> Terms<'_, N> {
         risk: f64,
     ) -> Option<f64> {
         let radius = (-2.0 * (NOISE_SHARE * risk).ln()).sqrt() * widening;
-        let whole = self.whole();
-        let mut level_m = radius * deviation_m(&whole.information, to_position)?;
+        let gradient = self.sum(|_| true).gradient;
+        let whole = self.information();
+        let mut level_m = radius * deviation_m(&whole, to_position)?;
         for fault in self.faults() {
-            let spoilt = self.sum(|part| spoils(fault, part, self.irs_count));
-            if spoilt.terms == 0 {
+            let affected = self.sum(|term| self.affects(fault, term));
+            if affected.terms == 0 {
                 continue;
             }
-            let information = whole.information - spoilt.information;
-            let least = LEAST_INFORMATION * whole.information.trace();
+            let information = whole - affected.information;
+            let least = LEAST_INFORMATION * whole.trace();
             let factor = (information - SMatrix::identity() * least).cholesky()?;
-            let shift_m = (to_position * factor.solve(&(whole.gradient - spoilt.gradient))).norm();
+            let shift_m = (to_position * factor.solve(&(gradient - affected.gradient))).norm();
             level_m = level_m.max(shift_m + radius * deviation_m(&information, to_position)?);
         }
         Some(level_m)
-    }
-}
-
-fn spoils(fault: Fault, part: &Part, irs_count: usize) -> bool {
-    if part.reflector < irs_count {
-        fault.spoils_path(part.sensor, part.reflector)
-    } else {
-        fault.spoils_bearing(part.sensor)
     }
 }
 

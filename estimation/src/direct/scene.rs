@@ -1,4 +1,4 @@
-//! What every point of the plane means to every IRS: the constants of a system and the template of a point.
+//! The constants of a system and the template of a point of the plane for every IRS.
 //!
 //! Subcarriers are kept in the order of their owners, so that those of one IRS are contiguous; a cascade delay is a
 //! sum of two, so that the phasors of a path are a product of those of its two IRSs.
@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use model::algebra::unit_phasor;
 use model::units::SPEED_OF_LIGHT_M_S;
-use model::{CMatrix, CVector, Point, Pose, System};
+use model::{CMatrix, CVector, Point, System};
 use num_complex::Complex64;
 
 /// Constants of a system.
@@ -27,7 +27,7 @@ pub(super) struct Scene {
 
 /// A point as one IRS sees it.
 #[derive(Debug, Clone)]
-pub(super) struct View {
+pub(super) struct IrsView {
     pub distance_m: f64,
     pub bearing_rad: f64,
     /// Sine of the local angle.
@@ -87,10 +87,6 @@ impl Scene {
         self.conjugate_codes[k].ncols()
     }
 
-    pub fn pose(&self, k: usize) -> &Pose {
-        &self.system.irs[k].pose
-    }
-
     /// `a^* / sqrt(M)` at a sine of the local angle.
     pub fn arrival(&self, sine: f64) -> Vec<Complex64> {
         let (count, step) = (self.system.sensors, TAU * self.system.spacing_wavelengths * sine);
@@ -98,22 +94,20 @@ impl Scene {
         (0..count).map(|m| unit_phasor(-step * m as f64) * scale).collect()
     }
 
-    /// SNR of path (l, k) after the matched filter for a cross-section of one square metre, from how its two IRSs see
-    /// the target.
-    pub fn unit_snr(&self, sensor: &View, reflector: &View) -> f64 {
+    /// SNR of a path after the matched filter for a cross-section of one square metre.
+    pub fn unit_snr(&self, sensor: &IrsView, reflector: &IrsView) -> f64 {
         let system = &self.system;
         let energy = system.sensors as f64 * reflector.strength.powi(2) / system.noise_power_w;
         let spread = (64.0 * PI.powi(3)) * (sensor.distance_m * reflector.distance_m).powi(2);
         energy * system.wavelength_m.powi(2) / spread
     }
 
-    /// `point` as IRS `k` sees it.
-    pub fn view(&self, k: usize, point: Point) -> View {
-        let pose = self.pose(k);
+    fn view(&self, k: usize, point: Point) -> IrsView {
+        let pose = &self.system.irs[k].pose;
         let distance_m = pose.distance_m(point);
         let sine = pose.local_angle_rad(point).sin();
         let phasors = self.phasors(distance_m / SPEED_OF_LIGHT_M_S);
-        let light = self.system.illumination(k, point);
+        let light = self.system.illumination(k, point).unwrap_or_else(|| CVector::zeros(self.streams(k)));
         let strength = light.norm().max(f64::MIN_POSITIVE);
         let light = light.unscale(strength);
         let spectrum = &self.conjugate_codes[k] * &light;
@@ -123,7 +117,7 @@ impl Scene {
         let centre_rad_s = powers().map(|(p, w)| p * w).sum::<f64>() / energy;
         let spread = powers().map(|(p, w)| p * (w - centre_rad_s).powi(2)).sum::<f64>() / energy;
         let template = spectrum.iter().zip(&phasors[own.clone()]).map(|(s, p)| s * p).collect();
-        View {
+        IrsView {
             distance_m,
             bearing_rad: pose.bearing_rad(point),
             sine,
@@ -138,7 +132,7 @@ impl Scene {
     }
 
     /// `point` as every IRS sees it.
-    pub fn views(&self, point: Point) -> Vec<View> {
+    pub fn views(&self, point: Point) -> Vec<IrsView> {
         (0..self.irs_count()).map(|k| self.view(k, point)).collect()
     }
 

@@ -1,14 +1,14 @@
-//! What has arrived of one frame.
+//! The received paths of one frame.
 
 use model::CMatrix;
 
 use crate::delay::NodeDelays;
 use crate::location::Bearing;
 
-/// What a path delivers beside its delay.
+/// Data of a path besides its delay.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Payload {
-    /// Nothing.
+    /// Delay and angle only.
     Parameters,
     /// R_lk at the delay and its derivative by the delay.
     Block {
@@ -17,37 +17,37 @@ pub enum Payload {
         /// dR_lk/dtau, per second.
         block_derivative: CMatrix,
     },
-    /// Y_lk, M x n_k: all that was received on the subcarriers of IRS k.
+    /// Y_lk, M x n_k: the received signal on the subcarriers of IRS k.
     Spectrum(CMatrix),
 }
 
-/// One path as its node reports it.
+/// One path as reported by its node.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PathBlock {
-    /// Delay of the path.
+    /// Cascade delay tau_lk.
     pub delay_s: f64,
-    /// Variance of the delay.
+    /// Variance of the delay, gross errors apart.
     pub delay_variance_s2: f64,
-    /// SNR of the path.
+    /// SNR after the matched filter, as a power ratio.
     pub snr: f64,
-    /// What it delivers beside the delay.
+    /// Further data, as configured at the node.
     pub payload: Payload,
-    /// Power that quantisation added to every entry of the payload.
+    /// Power that quantisation adds to every entry of the payload.
     pub quantisation_power_w: f64,
 }
 
-/// What one node says of itself in a frame.
+/// The part of a report that concerns the node as a whole.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct NodeReport {
     /// Noise power per entry of a block or spectrum.
     pub noise_power_w: f64,
-    /// AOA at the node, local angle, with its variance; where it is told.
+    /// AOA at the node, local angle, with its variance, if reported.
     pub arrival: Option<Bearing>,
-    /// Echo frames that its report averages coherently.
+    /// Number of echo frames that the report averages coherently.
     pub averaged_frames: u32,
 }
 
-/// What has arrived of one frame, indexed by sensing node l and reflecting IRS k.
+/// The received paths of one frame, indexed by sensing node l and reflecting IRS k.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FrameBlocks {
     nodes: Vec<Option<NodeReport>>,
@@ -55,22 +55,22 @@ pub struct FrameBlocks {
 }
 
 impl FrameBlocks {
-    /// Nothing yet, of `irs_count` nodes.
+    /// An empty frame of `irs_count` nodes.
     pub fn new(irs_count: usize) -> Self {
         Self { nodes: vec![None; irs_count], paths: vec![vec![None; irs_count]; irs_count] }
     }
 
-    /// Takes the report of path `(l, k)` in a frame in which node `l` says this of itself.
-    ///
-    /// # Panics
-    /// If there is no such path.
-    pub fn insert(&mut self, l: usize, k: usize, node: NodeReport, path: PathBlock) {
+    /// Adds path `(l, k)` from a report of node `l`; returns whether there is such a path.
+    pub fn insert(&mut self, l: usize, k: usize, node: NodeReport, path: PathBlock) -> bool {
+        let Some(place) = self.paths.get_mut(l).and_then(|row| row.get_mut(k)) else { return false };
+        *place = Some(path);
         self.nodes[l] = Some(node);
-        self.paths[l][k] = Some(path);
+        true
     }
 
-    /// Takes all that node `l` has estimated of the frame, with blocks or with spectra.
-    pub fn insert_node(&mut self, l: usize, report: NodeDelays, kind: PayloadKind) {
+    /// Adds all paths that node `l` has estimated, with this kind of payload; returns whether all of them exist.
+    pub fn insert_node(&mut self, l: usize, report: NodeDelays, kind: PayloadKind) -> bool {
+        let mut exist = true;
         let node = NodeReport::of(&report);
         for (k, estimate) in report.paths.into_iter().enumerate() {
             let payload = match kind {
@@ -87,8 +87,9 @@ impl FrameBlocks {
                 payload,
                 quantisation_power_w: 0.0,
             };
-            self.insert(l, k, node, path);
+            exist &= self.insert(l, k, node, path);
         }
+        exist
     }
 
     /// Number of IRSs K.
@@ -96,24 +97,24 @@ impl FrameBlocks {
         self.paths.len()
     }
 
-    /// The report of path `(l, k)`, if it came.
+    /// Path `(l, k)`, if received.
     pub fn path(&self, l: usize, k: usize) -> Option<&PathBlock> {
-        self.paths[l][k].as_ref()
+        self.paths.get(l)?.get(k)?.as_ref()
     }
 
-    /// What node `l` says of itself, if it reported.
+    /// The report of node `l`, if received.
     pub fn node(&self, l: usize) -> Option<&NodeReport> {
-        self.nodes[l].as_ref()
+        self.nodes.get(l)?.as_ref()
     }
 
-    /// Paths that came, as (l, k, report), row by row.
+    /// Received paths as (l, k, path), row by row.
     pub fn present(&self) -> impl Iterator<Item = (usize, usize, &PathBlock)> {
         self.paths.iter().enumerate().flat_map(|(l, row)| {
             row.iter().enumerate().filter_map(move |(k, path)| path.as_ref().map(|path| (l, k, path)))
         })
     }
 
-    /// Noise power per entry of a block: the mean over the paths that came, quantisation included.
+    /// Noise power per entry of a block: the mean over the received paths, quantisation included.
     pub(super) fn noise_power_w(&self) -> Option<f64> {
         let powers = self.present().filter_map(|(l, _, path)| {
             self.node(l).map(|node| node.noise_power_w + path.quantisation_power_w)
@@ -124,7 +125,7 @@ impl FrameBlocks {
 }
 
 impl NodeReport {
-    /// What a node's estimates say of the node.
+    /// The report about the node that made these estimates.
     pub fn of(report: &NodeDelays) -> Self {
         let arrival =
             Bearing { bearing_rad: report.arrival_rad, variance_rad2: report.arrival_variance_rad2 };
@@ -133,15 +134,15 @@ impl NodeReport {
     }
 }
 
-/// Kind of payload that a node is told to send.
+/// Kind of payload that a node sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PayloadKind {
-    /// Delays and the AOA only.
+    /// [`Payload::Parameters`].
     Parameters,
-    /// Blocks with their derivatives.
+    /// [`Payload::Block`].
     #[default]
     Block,
-    /// Spectra.
+    /// [`Payload::Spectrum`].
     Spectrum,
 }

@@ -1,17 +1,17 @@
-//! From what the nodes report of one frame to a fix, free of sockets and clocks.
+//! From the reports of the nodes about one frame to a fix.
 //!
-//! Two methods. *Three-stage* is the chain of Sections IV-B to V: [`Fuser::angles`] solves all K^2 paths
-//! jointly, then every path's delay is refined coherently with the angles (which the paper does not do; it
-//! needs the block's derivative and no raw data), then the locator with its fourth stage. *Direct* maximises
-//! the likelihood of the position itself ([`crate::direct`]). *Auto* runs the three-stage chain and goes on
-//! to the direct one where the first is not safe: a path too weak for a delay of its own, an ambiguous or
-//! contradictory fix, or none. Where the direct one then finds that noise alone looks like this, there is
-//! no target and no fix.
+//! There are two methods. *Three-stage* is the chain of Sections IV-B to V: the joint angles of all K^2 paths, then a
+//! coherent refinement of every delay with the angles (which the paper does not do; it needs the derivative of the block and
+//! no raw data), then the locator with its fourth stage. *Direct* maximises the likelihood of the position itself
+//! ([`crate::direct`]). *Auto* runs the three-stage method, and the direct one where the first is not safe: a path too weak
+//! for a delay of its own, an ambiguous or contradictory fix, or none. Where the direct method finds that noise alone
+//! explains the data, there is no target and no fix.
 //!
-//! Every frame is solved from a cold start: a fix depends on the frames that it is given alone, in whatever
-//! order they came and on however many threads. Any path may be missing, and paths may deliver different
-//! payloads. Cost: the joint solve; the direct method takes a fraction of it.
+//! Every frame is solved from a cold start: a fix depends only on its frames, not on the order of their arrival or on the
+//! number of threads. Any path may be missing, and paths may deliver different payloads. Most of the cost is the joint
+//! solve; the direct method takes a fraction of it.
 
+mod estimator;
 mod frame;
 mod fuser;
 mod three_stage;
@@ -21,55 +21,59 @@ use nalgebra::Matrix2;
 
 use crate::angles::{AngleError, AngleSettings};
 use crate::delay::DelayError;
-use crate::direct::{Alternative, Combination, DirectFix, DirectSettings, Missed, TooLarge};
+use crate::direct::{AlternativePosition, Combination, DirectSettings, Missed, TooLarge};
 use crate::location::{Caution, Fix, LocateSettings, MeasurementError, Measurements, Unobservable};
 
+pub use estimator::Estimator;
 pub use frame::{FrameBlocks, NodeReport, PathBlock, Payload, PayloadKind};
-pub use fuser::{AngleStep, Fuser, Prepared};
+pub use fuser::Fuser;
 
-/// How a frame is turned into a fix.
+/// Which method makes a fix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {
-    /// The paper's chain, polished.
+    /// The method of the paper, with polished angles, refined delays and a fourth stage.
     ThreeStage,
     /// Direct position determination.
     Direct,
-    /// Three-stage where that is safe, direct elsewhere.
+    /// Three-stage where that is safe, otherwise direct.
     #[default]
     Auto,
 }
 
-/// How a fix was made.
+/// Method that made a fix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FixMethod {
-    /// By the three-stage chain.
+    /// [`Method::ThreeStage`].
     ThreeStage,
-    /// Directly, from one frame.
+    /// [`Method::Direct`] on one frame.
     Direct,
-    /// Directly, from several frames.
+    /// [`Method::Direct`] on several frames.
     DirectFrames,
+    /// The method of another [`Estimator`], by name.
+    Other(&'static str),
 }
 
 impl FixMethod {
-    /// Its name in logs and messages.
+    /// Name in logs and messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::ThreeStage => "three-stage",
             Self::Direct => "direct",
             Self::DirectFrames => "direct-frames",
+            Self::Other(name) => name,
         }
     }
 }
 
-/// The direct method over several frames: the frame in question and those before it.
+/// Settings of the direct method over several frames: the current frame and those before it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BatchSettings {
-    /// Frames of a batch; 1 locates from single frames.
+    /// Frames per batch; 1 locates from single frames.
     pub frames: usize,
-    /// How frames add up.
+    /// How the likelihoods of the frames are combined.
     pub combination: Combination,
-    /// Fastest target that is searched for, metres per frame.
+    /// Largest speed that is searched, metres per frame.
     pub most_speed_m_per_frame: f64,
 }
 
@@ -82,18 +86,18 @@ impl Default for BatchSettings {
 /// Settings of a [`Fuser`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct FusionSettings {
-    /// How a frame is turned into a fix.
+    /// Which method makes a fix.
     pub method: Method,
-    /// Of the joint angle estimator.
+    /// Used by the three-stage method.
     pub angles: AngleSettings,
-    /// Of the locator; without a coverage area the system's is taken.
+    /// Used by the three-stage method; the coverage area defaults to that of the system.
     pub locate: LocateSettings,
-    /// Of the direct method.
+    /// Used by the direct method.
     pub direct: DirectSettings,
-    /// Of the direct method over several frames.
+    /// Used by the direct method over several frames.
     pub batch: BatchSettings,
-    /// The three-stage chain is safe where no path has less SNR than this. Default: 25 (14 dB), where one
-    /// delay in ten thousand is a gross error.
+    /// The three-stage method is safe where every path has at least this SNR, as a power ratio. Default: 25 (14 dB), where
+    /// one delay in ten thousand is a gross error.
     pub safe_snr: f64,
 }
 
@@ -110,64 +114,77 @@ impl Default for FusionSettings {
     }
 }
 
-/// Why a system cannot be fused.
+/// Why there is no fuser for a system.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[expect(missing_docs, reason = "the message of every variant describes it")]
 pub enum FuserError {
-    /// Its parts do not fit.
     #[error(transparent)]
     System(#[from] DelayError),
-    /// Its coverage area is too large for the direct method.
     #[error(transparent)]
     TooLarge(#[from] TooLarge),
 }
 
 /// Why a frame gives no fix.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[expect(missing_docs, reason = "the message of every variant describes it")]
 pub enum FusionError {
-    /// The angles cannot be estimated.
     #[error(transparent)]
     Angles(#[from] AngleError),
-    /// The measurements are unusable.
     #[error(transparent)]
     Measurements(#[from] MeasurementError),
-    /// The position is not observable from what came.
     #[error(transparent)]
     Unobservable(#[from] Unobservable),
-    /// The direct method finds none.
     #[error(transparent)]
     Missed(#[from] Missed),
+    #[error("{0}")]
+    Other(String),
 }
 
-/// What the three-stage chain found.
+/// A fix by the three-stage method.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ThreeStageFix {
-    /// Position, covariance, stages, faults.
+    /// The fix with the results of its stages.
     pub fix: Fix,
-    /// Delays and bearings that it was located from.
+    /// Delays and bearings from which it was located.
     pub measurements: Measurements,
 }
 
-/// A fix with what is behind it.
+/// A fix from one frame or several.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FusedFix {
-    /// How it was made.
+    /// Method that made the fix.
     pub method: FixMethod,
-    /// Where the target is.
+    /// Position of the target, metres.
     pub position_m: Point,
-    /// Covariance of that.
+    /// Covariance of the error of the position.
     pub covariance_m2: Matrix2<f64>,
-    /// Velocity, where several frames tell, metres per frame.
+    /// Velocity, metres per frame; only of fixes from several frames.
     pub velocity_m_per_frame: Option<Point>,
-    /// Radius that holds the error even if one fault went unnoticed, where there is one.
+    /// Radius that contains the error even with one undetected fault; none where there is no such radius.
     pub protection_level_m: Option<f64>,
-    /// What was left out, in words.
+    /// Descriptions of the excluded faults.
     pub excluded: Vec<String>,
     /// Why the fix is degraded or doubtful; empty for a nominal one.
     pub cautions: Vec<Caution>,
-    /// Where else the target may be, likeliest first; of direct fixes.
-    pub alternatives: Vec<Alternative>,
-    /// The three-stage chain's answer, also where it was not taken.
+    /// Other possible positions, most probable first; only of direct fixes.
+    pub alternatives: Vec<AlternativePosition>,
+    /// Result of the three-stage method, also where the direct one made the fix.
     pub three_stage: Option<ThreeStageFix>,
-    /// The direct method's answer, where it was asked.
-    pub direct: Option<DirectFix>,
+}
+
+impl FusedFix {
+    /// A nominal fix with nothing but a position and its covariance.
+    pub fn new(method: FixMethod, position_m: Point, covariance_m2: Matrix2<f64>) -> Self {
+        Self {
+            method,
+            position_m,
+            covariance_m2,
+            velocity_m_per_frame: None,
+            protection_level_m: None,
+            excluded: Vec::new(),
+            cautions: Vec::new(),
+            alternatives: Vec::new(),
+            three_stage: None,
+        }
+    }
 }

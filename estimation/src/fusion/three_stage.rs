@@ -1,18 +1,22 @@
-//! Delays and bearings of a frame, for the three-stage locator.
+//! Delays and bearings of a frame for the three-stage locator.
 
 use model::{CVector, System};
 
-use super::fuser::Prepared;
+use super::FrameBlocks;
 use crate::angles::AngleEstimate;
-use crate::delay::{MatchedFilter, coherent_refinement};
+use crate::delay::{BlockExpansion, MatchedFilter, coherent_refinement};
 use crate::location::{Bearing, CascadeDelay, MeasurementError, Measurements};
 
-/// Delays, refined where block and angles allow it, and bearings: of the joint estimate where there is one,
-/// else the AOA that the node itself tells.
+/// Blocks with their derivatives, `[l][k]`; none where no block was received.
+pub(super) type Expansions = Vec<Vec<Option<BlockExpansion>>>;
+
+/// Delays, refined where block and angles are known, and bearings from the joint angles where there are any, otherwise from
+/// the AOA that the node reports.
 pub(super) fn measurements(
     system: &System,
     filters: &[MatchedFilter],
-    prepared: &Prepared,
+    frame: &FrameBlocks,
+    expansions: &Expansions,
     angles: Option<&AngleEstimate>,
 ) -> Result<Measurements, MeasurementError> {
     let count = system.irs_count();
@@ -24,14 +28,14 @@ pub(super) fn measurements(
         (0..count).map(|k| angle(k).and_then(|angle| illumination(system, &filters[k], k, angle))).collect();
     let delays = (0..count * count).map(|path| {
         let (l, k) = (path / count, path % count);
-        let report = prepared.frame.path(l, k)?;
+        let report = frame.path(l, k)?;
         let as_reported = CascadeDelay { delay_s: report.delay_s, variance_s2: report.delay_variance_s2 };
         let (Some(arrival), Some((light, bandwidth)), Some(expansion)) =
-            (&arrivals[l], &lights[k], &prepared.expansions[l][k])
+            (&arrivals[l], &lights[k], &expansions[l][k])
         else {
             return Some(as_reported);
         };
-        let noise_power_w = prepared.frame.node(l)?.noise_power_w + report.quantisation_power_w;
+        let noise_power_w = frame.node(l)?.noise_power_w + report.quantisation_power_w;
         let refined = coherent_refinement(expansion, arrival, light, noise_power_w, *bandwidth);
         Some(refined.map_or(as_reported, |refined| CascadeDelay {
             delay_s: refined.delay_s,
@@ -44,7 +48,7 @@ pub(super) fn measurements(
             let irs = &angles.irs[k];
             Some(Bearing { bearing_rad: irs.angle_rad?, variance_rad2: irs.variance_rad2? })
         });
-        let local = joint.or_else(|| prepared.frame.node(k).and_then(|node| node.arrival))?;
+        let local = joint.or_else(|| frame.node(k).and_then(|node| node.arrival))?;
         Some(Bearing { bearing_rad: local.bearing_rad + system.irs[k].pose.broadside_rad, ..local })
     });
     let positions = system.irs.iter().map(|irs| irs.pose.position_m).collect();

@@ -2,9 +2,8 @@
 
 use std::array;
 
-use super::lanes::{ComplexLanes, LANES, Lanes};
+use super::lanes::{ComplexLanes, LANES, Lanes, triangle_index};
 use super::register::{Complexes, Register};
-use super::tridiagonal::row_start;
 
 /// Copies a group, scaled by powers of two to entries near one. Returns what undoes the scaling, and
 /// a zero that is NaN in lanes with an entry that is not finite.
@@ -159,7 +158,7 @@ impl<R: Register> Composition<'_, R> {
             }
         }
         for (i, sums) in sums.iter().enumerate() {
-            let place = row_start(row + i) + column;
+            let place = triangle_index(row + i, column);
             for (sum, out) in sums.iter().zip(&mut group[place..place + COLUMNS]) {
                 self.compose(*sum, Complexes::load(out)).store(out);
             }

@@ -27,3 +27,13 @@ impl ComplexLanes {
     /// Zero in every lane.
     pub const ZERO: Self = Self { re: Lanes::ZERO, im: Lanes::ZERO };
 }
+
+/// Place of entry `(row, column)`, `column <= row`, in a group of [`LANES`] Hermitian matrices.
+///
+/// A group holds the lower triangles, row by row; an element holds the real parts of the matrices and then their
+/// imaginary parts. The imaginary parts of the diagonal are stored too and must be zero. A group of order `n` has
+/// `triangle_index(n, 0)` elements.
+#[inline(always)]
+pub const fn triangle_index(row: usize, column: usize) -> usize {
+    row * (row + 1) / 2 + column
+}

@@ -44,7 +44,6 @@
 //! batch and the number of threads. Instruction sets differ in the last bits, as only some fuse
 //! products with sums.
 
-mod batch;
 mod compose;
 mod dispatch;
 mod lanes;
@@ -55,7 +54,6 @@ mod tridiagonal;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-pub use batch::HermitianBatch;
 pub(crate) use dispatch::{Kernel, dispatch};
-pub use lanes::{ComplexLanes, LANES, Lanes};
+pub use lanes::{ComplexLanes, LANES, Lanes, triangle_index};
 pub use project::{GroupSpectrum, Instructions, PsdProjector};

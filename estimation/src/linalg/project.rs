@@ -1,12 +1,11 @@
 //! The projection of one group, and the choice of instructions for it.
 
-use super::batch::HermitianBatch;
 use super::compose::{Composition, choose_side, gather, load_scaled};
 use super::dispatch::{Kernel, dispatch};
-use super::lanes::{ComplexLanes, LANES, Lanes};
+use super::lanes::{ComplexLanes, LANES, Lanes, triangle_index};
 use super::ql::decompose;
 use super::register::Register;
-use super::tridiagonal::{back_transform, reduce, row_start};
+use super::tridiagonal::{back_transform, reduce};
 
 /// What the projection of one group found on its way.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -73,18 +72,21 @@ struct Scratch {
 }
 
 impl PsdProjector {
-    /// For matrices of order `order`, which must be positive, with the best instructions there are.
-    pub fn new(order: usize) -> Self {
+    /// For matrices of order `order` with the best instructions there are; none if the order is zero.
+    pub fn new(order: usize) -> Option<Self> {
         Self::with_instructions(order, Instructions::detect())
     }
 
-    /// As [`Self::new`] with the given instructions; panics if the machine does not have them.
-    pub fn with_instructions(order: usize, instructions: Instructions) -> Self {
-        assert!(order > 0, "a matrix of order zero");
-        assert!(instructions.is_available(), "{instructions:?} is not there");
+    /// As [`Self::new`] with the given instructions; none if the machine does not have them.
+    pub fn with_instructions(order: usize, instructions: Instructions) -> Option<Self> {
+        (order > 0 && instructions.is_available()).then(|| Self::available(order, instructions))
+    }
+
+    /// For a positive order and instructions that the machine has.
+    pub(crate) fn available(order: usize, instructions: Instructions) -> Self {
         let half = order / 2;
         let scratch = Scratch {
-            matrix: vec![ComplexLanes::ZERO; row_start(order)],
+            matrix: vec![ComplexLanes::ZERO; triangle_index(order, 0)],
             tau: vec![ComplexLanes::ZERO; order],
             products: vec![ComplexLanes::ZERO; 2 * order],
             diagonal: vec![Lanes::ZERO; order],
@@ -97,25 +99,13 @@ impl PsdProjector {
         Self { order, instructions, scratch }
     }
 
-    /// The order of the matrices.
-    pub fn order(&self) -> usize {
-        self.order
-    }
-
-    /// Replaces every matrix of the batch by its projection.
-    pub fn project(&mut self, batch: &mut HermitianBatch) {
-        for group in batch.groups_mut() {
-            self.project_group(group);
-        }
-    }
-
-    /// Replaces every matrix of a group (see [`HermitianBatch`] for its layout) by its projection.
+    /// Replaces every matrix of a group (see [`triangle_index`] for its layout) by its projection.
     ///
     /// A matrix with an entry that is not finite becomes NaN throughout, with a trace of NaN; its
-    /// neighbours are not affected. Panics if the group is of another order.
-    pub fn project_group(&mut self, group: &mut [ComplexLanes]) -> GroupSpectrum {
-        assert_eq!(group.len(), row_start(self.order), "a group of another order");
-        dispatch(self.instructions, Projection { scratch: &mut self.scratch, group })
+    /// neighbours are not affected. None if the group is of another order.
+    pub fn project_group(&mut self, group: &mut [ComplexLanes]) -> Option<GroupSpectrum> {
+        let fits = group.len() == triangle_index(self.order, 0);
+        fits.then(|| dispatch(self.instructions, Projection { scratch: &mut self.scratch, group }))
     }
 }
 

@@ -9,17 +9,11 @@
 
 use std::array;
 
-use super::lanes::{ComplexLanes, Lanes};
+use super::lanes::{ComplexLanes, Lanes, triangle_index};
 use super::register::{Complexes, Register};
 
 /// Rows whose squared norm (of a matrix scaled to entries near 1) is below this count as zero.
 const NEGLIGIBLE_SQUARE: f64 = 1e-60;
-
-/// Where row `row` of a packed lower triangle starts.
-#[inline(always)]
-pub(super) const fn row_start(row: usize) -> usize {
-    row * (row + 1) / 2
-}
 
 /// A Hermitian matrix `u w^H + w u^H` that is still to be subtracted.
 #[derive(Clone, Copy)]
@@ -43,7 +37,7 @@ pub(super) fn reduce<R: Register>(
 ) {
     let (mut before, mut product) = scratch.split_at_mut(diagonal.len());
     for order in (0..diagonal.len()).rev() {
-        let (block, rest) = matrix.split_at_mut(row_start(order));
+        let (block, rest) = matrix.split_at_mut(triangle_index(order, 0));
         let (row, rest) = rest.split_at_mut(order + 1);
         let first = order + 1 == diagonal.len();
         let pending =
@@ -251,8 +245,9 @@ fn reflect_columns<R: Register, const COUNT: usize>(
     let mut row_of = 0;
     for order in 0..tau.len() {
         // The reflector of this order, whose shares are known, and the next one.
-        let here = &matrix[row_start(order)..][..order];
-        let ahead = if order + 1 < tau.len() { &matrix[row_start(order + 1)..][..order + 1] } else { here };
+        let here = &matrix[triangle_index(order, 0)..][..order];
+        let ahead =
+            if order + 1 < tau.len() { &matrix[triangle_index(order + 1, 0)..][..order + 1] } else { here };
         let mut inner = [Complexes::<R>::zero(); COUNT];
         for ((u, next), row) in here.iter().zip(ahead).zip(vectors.chunks_exact_mut(width)) {
             let (u, next) = (Complexes::load(u), Complexes::load(next));

@@ -1,92 +1,19 @@
-//! Tail of the chi-square distribution, for the consistency tests.
-//!
-//! The regularised upper incomplete gamma function `Q(dof / 2, x / 2)`: its power series below
-//! the mean, Lentz's continued fraction above it, both to full precision in
-//! some tens of terms (up to a few hundred near the mean at 1000 degrees of
-//! freedom). Tests ask for a tail probability and never for a quantile, so no
-//! inverse is needed.
+//! Tail of the chi-square distribution, for the consistency tests: `Q(dof / 2, x / 2)`, the regularised upper
+//! incomplete gamma function.
 
-use std::f64::consts::PI;
+use statrs::function::gamma::checked_gamma_ur;
 
-/// Probability that a chi-square variable of `degrees_of_freedom` exceeds `value`.
+/// Probability that a chi-square variable of `degrees_of_freedom` exceeds `value`; NaN if `value` is.
 ///
 /// With no degree of freedom the variable is zero: 1 for `value <= 0`, else 0.
 pub fn chi_square_survival(value: f64, degrees_of_freedom: usize) -> f64 {
-    if value.is_nan() {
-        return f64::NAN;
-    }
     if value <= 0.0 {
         return 1.0;
     }
     if degrees_of_freedom == 0 || value.is_infinite() {
         return 0.0;
     }
-    let shape = 0.5 * degrees_of_freedom as f64;
-    let x = 0.5 * value;
-    let scale = (shape * x.ln() - x - ln_gamma(shape)).exp();
-    if x < shape + 1.0 {
-        (1.0 - scale * lower_series(shape, x)).clamp(0.0, 1.0)
-    } else {
-        scale * upper_fraction(shape, x)
-    }
-}
-
-/// `sum_n x^n / (a (a + 1) ... (a + n))`.
-fn lower_series(shape: f64, x: f64) -> f64 {
-    let mut term = 1.0 / shape;
-    let mut sum = term;
-    let mut denominator = shape;
-    while term > sum * f64::EPSILON {
-        denominator += 1.0;
-        term *= x / denominator;
-        sum += term;
-    }
-    sum
-}
-
-/// Continued fraction of the upper function, modified Lentz; used for `x >= a + 1`
-/// only, where every denominator is positive.
-fn upper_fraction(shape: f64, x: f64) -> f64 {
-    const MOST_TERMS: usize = 10_000;
-    let mut b = x + 1.0 - shape;
-    let mut c = f64::INFINITY;
-    let mut d = 1.0 / b;
-    let mut fraction = d;
-    for i in 1..MOST_TERMS {
-        let i = i as f64;
-        let a = -i * (i - shape);
-        b += 2.0;
-        d = 1.0 / (a * d + b);
-        c = b + a / c;
-        let step = c * d;
-        fraction *= step;
-        if (step - 1.0).abs() < 2.0 * f64::EPSILON {
-            break;
-        }
-    }
-    fraction
-}
-
-/// Logarithm of the gamma function for positive argument: Stirling's series after
-/// shifting the argument above 10.
-fn ln_gamma(argument: f64) -> f64 {
-    let mut shifted = argument;
-    let mut product = 1.0;
-    while shifted < 10.0 {
-        product *= shifted;
-        shifted += 1.0;
-    }
-    let inverse = 1.0 / shifted;
-    let square = inverse * inverse;
-    let series = inverse
-        * (1.0 / 12.0
-            - square
-                * (1.0 / 360.0
-                    - square
-                        * (1.0 / 1260.0
-                            - square
-                                * (1.0 / 1680.0 - square * (1.0 / 1188.0 - square * 691.0 / 360_360.0)))));
-    (shifted - 0.5) * shifted.ln() - shifted + 0.5 * (2.0 * PI).ln() + series - product.ln()
+    checked_gamma_ur(0.5 * degrees_of_freedom as f64, 0.5 * value).unwrap_or(f64::NAN)
 }
 
 #[cfg(test)]

@@ -1,15 +1,14 @@
 //! Exclusion of faults, one at a time, until the rest is consistent.
 //!
-//! A gross error bends the linearisation, and may pull the fix into the wrong valley. So after an
-//! alarm the fault statistics are taken anew at one or more places that depend on few of the
-//! measurements each, and there the leading faults are solved for with the fault's size as a
-//! further unknown. The one that leaves the smallest cost is excluded (among equals one that puts
-//! the target into the coverage area), and the tests run again. Once they pass, exclusions that
-//! the final fix no longer supports are taken back. Other faults that would have cured the
-//! contradiction as well are kept as rivals: the protection level reaches to where they would put
-//! the target.
+//! A gross error invalidates the linearisation and may lead to a wrong local minimum. So after an
+//! alarm the fault statistics are computed again at one or more positions that depend on few of the
+//! measurements each, and there the leading faults are solved for with the size of the fault as a
+//! further unknown. The one that leaves the smallest cost is excluded (among equals one with the
+//! target in the coverage area), and the tests are repeated. Once they pass, exclusions that
+//! the final fix no longer supports are revoked. Other faults that would also have removed the
+//! contradiction are kept as rivals: the protection level includes their positions of the target.
 //!
-//! Cost: one minimisation per fault tried, four as a rule. The paper has no such step.
+//! Cost: one minimisation per tried fault, usually four. The paper has no such step.
 
 use std::fmt;
 
@@ -31,14 +30,14 @@ use super::two_stage::stage_two;
 const SHORTLIST: usize = 4;
 /// Further ones follow while their statistic is within this much of the largest.
 const CLOSE_STATISTIC: f64 = 50.0;
-/// Up to this many faults all are solved for, if none of the leading ones cures the alarm.
+/// Up to this number of faults, all are solved for if none of the leading ones removes the contradiction.
 const EXHAUSTIVE_FAULTS: usize = 64;
-/// An exclusion is taken back if its size is likelier than this under no fault.
-const TAKE_BACK_PROBABILITY: f64 = 1e-2;
+/// An exclusion is revoked if its size is more probable than this without a fault.
+const REVOKE_PROBABILITY: f64 = 1e-2;
 /// Faults whose costs differ by less explain the data about equally well
 /// (likelihood ratio 100).
 const RIVAL_COST: f64 = 9.2;
-/// A fault is no rival if a larger cost has less than this probability with it.
+/// A fault is a rival if the probability of a larger cost with it exceeds this.
 const RIVAL_PROBABILITY: f64 = 1e-4;
 /// A squared residual counts at most this much when starts are compared.
 const CAPPED_COST: f64 = 9.0;
@@ -47,10 +46,10 @@ const MORE_DISAGREEING: f64 = 2.0;
 /// Starts nearer to each other than this share of the scene lead to the same place.
 const SAME_START_SHARE: f64 = 0.1;
 
-/// A fault that was found, and whose measurements the fix does not use.
+/// A detected fault whose measurements the fix does not use.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Exclusion {
-    /// What was excluded.
+    /// The excluded fault.
     pub fault: Fault,
     /// Estimated size of the fault over its standard deviation.
     pub significance: f64,
@@ -71,7 +70,7 @@ pub(super) struct Screened {
     pub minimum: Minimum,
     pub consistency: Consistency,
     pub excluded: Vec<Exclusion>,
-    /// Fixes under other faults that would have cured the contradiction.
+    /// Fixes under other faults that would also have removed the contradiction.
     pub rivals: Vec<Minimum>,
 }
 
@@ -89,9 +88,7 @@ pub(super) fn screen(original: &Likelihood, minimum: Minimum, settings: &LocateS
         rivals: Vec::new(),
     };
     while !screened.consistency.passes(false_alarm_probability) {
-        let Some(Culprit { exclusion, position_m, rivals }) =
-            find_fault(&screened, settings.coverage.as_ref())
-        else {
+        let Some((exclusion, position_m, rivals)) = find_fault(&screened, settings.coverage.as_ref()) else {
             break;
         };
         let mut rest = screened.likelihood.clone();
@@ -100,7 +97,10 @@ pub(super) fn screen(original: &Likelihood, minimum: Minimum, settings: &LocateS
             break;
         }
         let minimum = rest.minimise(position_m);
-        if !is_observable(&rest, &minimum) {
+        let information = &minimum.expansion.information;
+        if check_constraints(&rest).is_err()
+            || check_information(&rest, minimum.position_m, information).is_err()
+        {
             break;
         }
         screened.consistency = Consistency::at(&rest, &minimum);
@@ -110,16 +110,9 @@ pub(super) fn screen(original: &Likelihood, minimum: Minimum, settings: &LocateS
         screened.rivals.extend(rivals);
     }
     if screened.excluded.len() > 1 && screened.consistency.passes(false_alarm_probability) {
-        take_back(original, &mut screened, false_alarm_probability);
+        revoke(original, &mut screened, false_alarm_probability);
     }
     screened
-}
-
-/// The fault found, where the fix is without it, and fixes under its rivals.
-struct Culprit {
-    exclusion: Exclusion,
-    position_m: Point,
-    rivals: Vec<Minimum>,
 }
 
 /// A fix with the size of one fault as a further unknown.
@@ -128,11 +121,15 @@ struct Trial {
     minimum: Minimum,
 }
 
-/// The fault that leaves the smallest cost, of about equal ones the first inside the coverage area.
-fn find_fault(screened: &Screened, coverage: Option<&CoverageArea>) -> Option<Culprit> {
+/// The fault that leaves the smallest cost, of about equal ones the first inside the coverage area, with the position without
+/// it and the fixes under other faults that would also remove the contradiction.
+fn find_fault(
+    screened: &Screened,
+    coverage: Option<&CoverageArea>,
+) -> Option<(Exclusion, Point, Vec<Minimum>)> {
     let Screened { likelihood, minimum, consistency, .. } = screened;
     let left = consistency.redundancy.saturating_sub(1);
-    let cures = |cost: f64| left == 0 || chi_square_survival(cost, left) > RIVAL_PROBABILITY;
+    let explains = |cost: f64| left == 0 || chi_square_survival(cost, left) > RIVAL_PROBABILITY;
 
     let mut trials = Vec::with_capacity(2 * SHORTLIST);
     let mut untried = Vec::new();
@@ -145,7 +142,8 @@ fn find_fault(screened: &Screened, coverage: Option<&CoverageArea>) -> Option<Cu
         untried.push((start_m, rest));
     }
     let fault_count = untried.first().map_or(0, |(_, rest)| rest.len()) + SHORTLIST;
-    if fault_count <= EXHAUSTIVE_FAULTS && !trials.iter().any(|trial| cures(trial.minimum.expansion.cost)) {
+    if fault_count <= EXHAUSTIVE_FAULTS && !trials.iter().any(|trial| explains(trial.minimum.expansion.cost))
+    {
         for (start_m, rest) in untried {
             try_faults(likelihood, start_m, &rest, &mut trials);
         }
@@ -161,9 +159,9 @@ fn find_fault(screened: &Screened, coverage: Option<&CoverageArea>) -> Option<Cu
     let others = trials.iter().filter(|trial| trial.fault != fault);
     let rivalled = equals.clone().any(|trial| trial.fault != fault);
     let rivals =
-        others.filter(|trial| cures(trial.minimum.expansion.cost)).map(|trial| trial.minimum).collect();
+        others.filter(|trial| explains(trial.minimum.expansion.cost)).map(|trial| trial.minimum).collect();
     let significance = (minimum.expansion.cost - cost).max(0.0).sqrt();
-    Some(Culprit { exclusion: Exclusion { fault, significance, rivalled }, position_m, rivals })
+    Some((Exclusion { fault, significance, rivalled }, position_m, rivals))
 }
 
 /// Faults by their statistic at `start_m`, largest first.
@@ -186,9 +184,9 @@ fn try_faults(likelihood: &Likelihood, start_m: Point, faults: &[(f64, Fault)], 
     }
 }
 
-/// Where to start after an alarm: places that most of the measurements agree with, best first.
-/// Besides the fix these are the crossing of the bearings, which no delay moves; the fix by
-/// delays, which no bearing moves; and for every IRS the end of its own segment along its own
+/// Starts after an alarm: positions that most of the measurements agree with, best first.
+/// Besides the fix these are the intersection of the bearings, which is independent of the delays; the fix by
+/// delays, which is independent of the bearings; and for every IRS the end of its own segment along its own
 /// bearing.
 fn robust_starts(likelihood: &Likelihood, position_m: Point) -> Vec<Point> {
     let mut bearings_only = likelihood.clone();
@@ -224,13 +222,8 @@ fn robust_starts(likelihood: &Likelihood, position_m: Point) -> Vec<Point> {
     chosen
 }
 
-fn is_observable(likelihood: &Likelihood, minimum: &Minimum) -> bool {
-    check_constraints(likelihood).is_ok()
-        && check_information(likelihood, minimum.position_m, &minimum.expansion.information).is_ok()
-}
-
-/// Takes exclusions back, one at a time, while the fix does not support them.
-fn take_back(original: &Likelihood, screened: &mut Screened, false_alarm_probability: f64) {
+/// Revokes exclusions, one at a time, while the fix does not support them.
+fn revoke(original: &Likelihood, screened: &mut Screened, false_alarm_probability: f64) {
     let mut index = 0;
     while index < screened.excluded.len() && screened.excluded.len() > 1 {
         let mut with = original.clone();
@@ -243,7 +236,7 @@ fn take_back(original: &Likelihood, screened: &mut Screened, false_alarm_probabi
         let members = with.measurement_count() - screened.likelihood.measurement_count();
         let rise = minimum.expansion.cost - screened.minimum.expansion.cost;
         let consistency = Consistency::at(&with, &minimum);
-        if chi_square_survival(rise, members) > TAKE_BACK_PROBABILITY
+        if chi_square_survival(rise, members) > REVOKE_PROBABILITY
             && consistency.passes(false_alarm_probability)
         {
             screened.excluded.remove(index);
@@ -254,5 +247,118 @@ fn take_back(original: &Likelihood, screened: &mut Screened, false_alarm_probabi
         } else {
             index += 1;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TARGET_M: Point = Point::new(4.0, 3.0);
+
+    /// Exact measurements of four IRSs, with 0.1 m and 0.01 rad of standard deviation.
+    fn exact() -> Likelihood {
+        let nodes = vec![
+            Point::new(10.0, 50.0),
+            Point::new(10.0, -50.0),
+            Point::new(50.0, 0.0),
+            Point::new(-40.0, 5.0),
+        ];
+        let distance_m: Vec<f64> = nodes.iter().map(|node| (TARGET_M - node).norm()).collect();
+        Likelihood {
+            range_m: (0..16).map(|path| distance_m[path / 4] + distance_m[path % 4]).collect(),
+            range_weight: vec![100.0; 16],
+            bearing_direction: nodes.iter().map(|node| (TARGET_M - node).normalize()).collect(),
+            bearing_weight: vec![1e4; 4],
+            nodes,
+        }
+    }
+
+    fn path(sensor: usize, reflector: usize) -> Fault {
+        Fault::Path { sensor, reflector }
+    }
+
+    /// The measurements with paths that are off by so many metres.
+    fn with_faults(faults_m: &[(usize, usize, f64)]) -> Likelihood {
+        let mut likelihood = exact();
+        for (sensor, reflector, error_m) in faults_m {
+            likelihood.range_m[sensor * 4 + reflector] += error_m;
+        }
+        likelihood
+    }
+
+    /// The fix with these faults excluded.
+    fn excluding(original: &Likelihood, faults: &[Fault]) -> Screened {
+        let mut likelihood = original.clone();
+        faults.iter().for_each(|fault| likelihood.exclude(*fault));
+        let minimum = likelihood.minimise(TARGET_M);
+        let exclusion = |&fault| Exclusion { fault, significance: 5.0, rivalled: false };
+        Screened {
+            consistency: Consistency::at(&likelihood, &minimum),
+            likelihood,
+            minimum,
+            excluded: faults.iter().map(exclusion).collect(),
+            rivals: Vec::new(),
+        }
+    }
+
+    fn kept(screened: &Screened) -> Vec<Fault> {
+        screened.excluded.iter().map(|exclusion| exclusion.fault).collect()
+    }
+
+    #[test]
+    fn the_faulty_paths_are_excluded_and_no_others() {
+        let original = with_faults(&[(0, 2, 4.0), (3, 1, -3.0)]);
+        let screened = screen(&original, original.minimise(TARGET_M), &LocateSettings::default());
+        let mut found = kept(&screened);
+        found.sort_by_key(|fault| !fault.spoils_path(0, 2));
+        assert_eq!(found, [path(0, 2), path(3, 1)]);
+        assert!((screened.minimum.position_m - TARGET_M).norm() < 1e-6);
+        assert_eq!(screened.likelihood.measurement_count(), 18);
+        // The first is off by about 40 of its standard deviations, less what the fix gives way.
+        assert!(screened.excluded.iter().all(|exclusion| (20.0..45.0).contains(&exclusion.significance)));
+    }
+
+    #[test]
+    fn an_exclusion_without_support_is_taken_back() {
+        let original = with_faults(&[(0, 2, 4.0)]);
+        for faults in [[path(1, 1), path(0, 2)], [path(0, 2), path(1, 1)]] {
+            let mut screened = excluding(&original, &faults);
+            revoke(&original, &mut screened, 1e-3);
+            assert_eq!(kept(&screened), [path(0, 2)]);
+            assert_eq!(screened.likelihood.measurement_count(), 19);
+            assert_eq!(screened.consistency.redundancy, 17);
+            assert!((screened.minimum.position_m - TARGET_M).norm() < 1e-6);
+        }
+    }
+
+    #[test]
+    fn exclusions_with_support_stay() {
+        // Three standard deviations: the global test would pass with it, the fault itself has probability 0.3 %.
+        let original = with_faults(&[(0, 2, 4.0), (3, 1, 0.33)]);
+        let faults = [path(0, 2), path(3, 1)];
+        let mut screened = excluding(&original, &faults);
+        assert!(excluding(&original, &faults[..1]).consistency.passes(1e-3));
+        revoke(&original, &mut screened, 1e-3);
+        assert_eq!(kept(&screened), faults);
+        assert_eq!(screened.likelihood.measurement_count(), 18);
+        // The last one is never taken back.
+        let mut only = excluding(&exact(), &faults[..1]);
+        revoke(&exact(), &mut only, 1e-3);
+        assert_eq!(kept(&only), faults[..1]);
+    }
+
+    #[test]
+    fn starts_are_places_that_most_measurements_agree_with() {
+        assert_eq!(robust_starts(&exact(), TARGET_M).len(), 1, "all lead to the target");
+        // All delays of one node are off: its fix is far off, and the crossing of the bearings is the better start.
+        let mut spoiled = exact();
+        for path in (0..16).filter(|path| path / 4 == 2 || path % 4 == 2) {
+            spoiled.range_m[path] += 60.0;
+        }
+        let far_m = Point::new(-30.0, 40.0);
+        let starts = robust_starts(&spoiled, far_m);
+        assert!((starts[0] - TARGET_M).norm() < 1e-3, "{starts:?}");
+        assert!(starts.iter().all(|start| (start - far_m).norm() > 1.0), "disagrees with most: {starts:?}");
     }
 }

@@ -1,6 +1,6 @@
-//! What can be wrong with a set of measurements: the fault hypotheses.
+//! The fault hypotheses about a set of measurements.
 //!
-//! A fault is one event. Its members are the measurements it spoils; as a test it is
+//! A fault is one event. Its members are the measurements that it affects; in a test it is
 //! one unknown size `b` that adds `f b` to them:
 //!
 //! | fault | members | `f` | cause |
@@ -19,53 +19,26 @@ use std::fmt;
 use model::geometry::Point;
 use nalgebra::Matrix2;
 
-use super::likelihood::{Likelihood, Rays, Term};
+use super::likelihood::{Likelihood, Rays, Residual};
 
-/// One event that spoils one or more measurements; nodes count from zero.
+/// One event that affects one or more measurements; indices of IRSs start at zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[expect(missing_docs, reason = "all fields are indices of IRSs")]
 pub enum Fault {
     /// One cascade delay.
-    Path {
-        /// IRS that senses the path.
-        sensor: usize,
-        /// IRS that reflects it.
-        reflector: usize,
-    },
+    Path { sensor: usize, reflector: usize },
     /// All delays sensed at one IRS.
-    SensorDelays {
-        /// The IRS.
-        node: usize,
-    },
+    SensorDelays { node: usize },
     /// All delays reflected by one IRS.
-    ReflectorDelays {
-        /// The IRS.
-        node: usize,
-    },
+    ReflectorDelays { node: usize },
     /// All delays in which one IRS takes part.
-    NodeDelays {
-        /// The IRS.
-        node: usize,
-    },
+    NodeDelays { node: usize },
     /// The bearing of one IRS.
-    Bearing {
-        /// The IRS.
-        node: usize,
-    },
+    Bearing { node: usize },
 }
 
 impl Fault {
-    /// The IRS at fault, where the fault is one of an IRS as a whole.
-    pub fn node(&self) -> Option<usize> {
-        match *self {
-            Self::Path { .. } => None,
-            Self::SensorDelays { node }
-            | Self::ReflectorDelays { node }
-            | Self::NodeDelays { node }
-            | Self::Bearing { node } => Some(node),
-        }
-    }
-
-    /// Whether the fault spoils the delay of a path.
+    /// Whether the fault affects the delay of a path.
     pub fn spoils_path(&self, at_sensor: usize, from_reflector: usize) -> bool {
         match *self {
             Self::Path { sensor, reflector } => sensor == at_sensor && reflector == from_reflector,
@@ -76,7 +49,7 @@ impl Fault {
         }
     }
 
-    /// Whether the fault spoils the bearing of an IRS.
+    /// Whether the fault affects the bearing of an IRS.
     pub fn spoils_bearing(&self, of_node: usize) -> bool {
         matches!(*self, Self::Bearing { node } if node == of_node)
     }
@@ -97,9 +70,9 @@ impl fmt::Display for Fault {
 }
 
 /// Sums over the members of a fault at one position.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub(super) struct FaultTerms {
-    /// Members in use.
+    /// Number of members in use.
     pub members: usize,
     /// `J^T W f`.
     pub common_gradient: Point,
@@ -107,30 +80,20 @@ pub(super) struct FaultTerms {
     pub common_weight: f64,
     /// `f^T W r`.
     pub common_residual: f64,
-    /// What the members add to `J^T W J`.
+    /// Sum of the members in `J^T W J`.
     pub information: Matrix2<f64>,
-    /// What they add to `J^T W r`.
+    /// Sum of the members in `J^T W r`.
     pub gradient: Point,
-    /// What they add to the cost.
+    /// Sum of the members in the cost.
     pub cost: f64,
 }
 
 impl FaultTerms {
-    const NONE: Self = Self {
-        members: 0,
-        common_gradient: Point::new(0.0, 0.0),
-        common_weight: 0.0,
-        common_residual: 0.0,
-        information: Matrix2::new(0.0, 0.0, 0.0, 0.0),
-        gradient: Point::new(0.0, 0.0),
-        cost: 0.0,
-    };
-
     /// The sums of a single member with `f = 1`.
-    fn single(term: Term) -> Self {
-        let Term { weight, residual, gradient } = term;
+    fn single(term: Residual) -> Self {
+        let Residual { weight, residual, gradient } = term;
         if weight <= 0.0 {
-            return Self::NONE;
+            return Self::default();
         }
         Self {
             members: 1,
@@ -170,7 +133,7 @@ impl FaultTerms {
         let path = |l, k| Self::single(likelihood.path_term(rays, l, k));
         let nodes = 0..likelihood.nodes.len();
         let total = |terms: &mut dyn Iterator<Item = Self>| {
-            terms.fold(Self::NONE, |mut sum, term| {
+            terms.fold(Self::default(), |mut sum, term| {
                 sum.add(&term);
                 sum
             })
@@ -195,9 +158,9 @@ pub(super) fn all_faults(likelihood: &Likelihood, position_m: Point) -> Vec<(Fau
     let count = likelihood.nodes.len();
     let rays = likelihood.rays(position_m);
     let mut faults = Vec::with_capacity(count * (count + 4));
-    let mut rows = vec![FaultTerms::NONE; count];
-    let mut columns = vec![FaultTerms::NONE; count];
-    let mut own = vec![FaultTerms::NONE; count];
+    let mut rows = vec![FaultTerms::default(); count];
+    let mut columns = vec![FaultTerms::default(); count];
+    let mut own = vec![FaultTerms::default(); count];
     for sensor in 0..count {
         for (reflector, column) in columns.iter_mut().enumerate() {
             if likelihood.range_weight[likelihood.path(sensor, reflector)] > 0.0 {
@@ -227,7 +190,7 @@ pub(super) fn all_faults(likelihood: &Likelihood, position_m: Point) -> Vec<(Fau
 }
 
 impl Likelihood {
-    /// Takes the members of a fault out of use.
+    /// Sets the weights of the members of a fault to zero.
     pub fn exclude(&mut self, fault: Fault) {
         let count = self.nodes.len();
         for sensor in 0..count {

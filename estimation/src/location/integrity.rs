@@ -9,25 +9,21 @@
 //! hypothesis is solved for in a clean fix. The paper has no such step. Cost: `O(K^2)`.
 
 use super::chi_square::chi_square_survival;
-use super::faults::{Fault, FaultTerms, all_faults};
+use super::faults::{FaultTerms, all_faults};
 use super::likelihood::{Expansion, Likelihood, Minimum};
 
 /// A fault whose size is known to less than this share of its own information is not testable.
 const TESTABLE_SHARE: f64 = 1e-9;
 
-/// Outcome of the chi-square tests on the measurements in use.
+/// Result of the chi-square tests on the measurements in use.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Consistency {
-    /// Weighted sum of squared residuals.
-    pub cost: f64,
-    /// Its degrees of freedom: measurements beyond the two that a fix needs.
+    /// Degrees of freedom: number of measurements beyond the two that a fix needs.
     pub redundancy: usize,
-    /// Probability of a larger cost where all is well.
+    /// Probability of a larger cost without a fault.
     pub tail_probability: f64,
-    /// Probability of a larger single-fault statistic where all is well (Bonferroni bound).
+    /// Probability of a larger single-fault statistic without a fault (Bonferroni bound).
     pub fault_probability: f64,
-    /// The fault with the largest statistic.
-    pub worst: Option<Fault>,
 }
 
 impl Consistency {
@@ -36,27 +32,19 @@ impl Consistency {
         self.tail_probability.min(self.fault_probability) > 0.5 * false_alarm_probability
     }
 
-    /// Both tests at a fix.
+    /// Runs both tests at a fix.
     pub(super) fn at(likelihood: &Likelihood, minimum: &Minimum) -> Self {
-        let cost = minimum.expansion.cost;
         let redundancy = likelihood.measurement_count().saturating_sub(2);
-        let mut consistency =
-            Self { cost, redundancy, tail_probability: 1.0, fault_probability: 1.0, worst: None };
         if redundancy == 0 {
-            return consistency;
+            return Self { redundancy, tail_probability: 1.0, fault_probability: 1.0 };
         }
-        consistency.tail_probability = chi_square_survival(cost, redundancy);
         let faults = all_faults(likelihood, minimum.position_m);
-        let worst = faults
-            .iter()
-            .filter_map(|(fault, terms)| Some((*fault, fault_statistic(&minimum.expansion, terms)?)))
-            .max_by(|a, b| a.1.total_cmp(&b.1));
-        if let Some((fault, statistic)) = worst {
-            consistency.worst = Some(fault);
-            consistency.fault_probability =
-                (faults.len() as f64 * chi_square_survival(statistic, 1)).min(1.0);
-        }
-        consistency
+        let statistics = faults.iter().filter_map(|(_, terms)| fault_statistic(&minimum.expansion, terms));
+        let fault_probability = statistics
+            .max_by(f64::total_cmp)
+            .map_or(1.0, |statistic| (faults.len() as f64 * chi_square_survival(statistic, 1)).min(1.0));
+        let tail_probability = chi_square_survival(minimum.expansion.cost, redundancy);
+        Self { redundancy, tail_probability, fault_probability }
     }
 }
 

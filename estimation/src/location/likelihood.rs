@@ -18,9 +18,9 @@ use nalgebra::Matrix2;
 use super::faults::{Fault, FaultTerms};
 use super::measurements::Measurements;
 
-/// Nearer than this to an IRS, directions are taken as at this distance.
+/// Shortest distance to an IRS at which directions are computed.
 const CLOSEST_M: f64 = 1e-6;
-/// A step shorter than this ends the iteration; Gauss-Newton then is off by far less.
+/// A step shorter than this ends the iteration; the remaining error is much smaller.
 const SETTLED_STEP_M: f64 = 1e-8;
 const MOST_STEPS: usize = 60;
 /// Smallest ratio of the information's eigenvalues that counts as observable.
@@ -46,24 +46,23 @@ pub(super) struct Rays {
     direction: [Point; MOST_IRS],
 }
 
-/// One measurement at one position: `weight`, measured minus predicted, and the
-/// gradient of the prediction.
+/// One measurement at one position: weight, measured minus predicted value, and gradient of the prediction.
 #[derive(Clone, Copy)]
-pub(super) struct Term {
+pub(super) struct Residual {
     pub weight: f64,
     pub residual: f64,
     pub gradient: Point,
 }
 
 /// Cost, its downhill direction `J^T W r` and the information `J^T W J` at one position.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Expansion {
     pub cost: f64,
     pub gradient: Point,
     pub information: Matrix2<f64>,
 }
 
-/// Where the iteration ended.
+/// Result of the iteration.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Minimum {
     pub position_m: Point,
@@ -74,44 +73,37 @@ pub(super) struct Minimum {
 impl Likelihood {
     pub fn new(measurements: &Measurements) -> Self {
         let count = measurements.nodes();
-        let mut range_m = vec![0.0; count * count];
-        let mut range_weight = vec![0.0; count * count];
-        let mut bearing_direction = vec![Point::zeros(); count];
-        let mut bearing_weight = vec![0.0; count];
-        for sensor in 0..count {
-            for reflector in 0..count {
-                if let Some(delay) = measurements.cascade_delay(sensor, reflector) {
-                    range_m[sensor * count + reflector] = SPEED_OF_LIGHT_M_S * delay.delay_s;
-                    range_weight[sensor * count + reflector] =
-                        1.0 / (SPEED_OF_LIGHT_M_S * SPEED_OF_LIGHT_M_S * delay.variance_s2);
-                }
-            }
-            if let Some(bearing) = measurements.bearing(sensor) {
+        let range = |path: usize| match measurements.cascade_delay(path / count, path % count) {
+            Some(delay) => (
+                SPEED_OF_LIGHT_M_S * delay.delay_s,
+                1.0 / (SPEED_OF_LIGHT_M_S * SPEED_OF_LIGHT_M_S * delay.variance_s2),
+            ),
+            None => (0.0, 0.0),
+        };
+        let bearing = |node: usize| match measurements.bearing(node) {
+            Some(bearing) => {
                 let (sin, cos) = bearing.bearing_rad.sin_cos();
-                bearing_direction[sensor] = Point::new(cos, sin);
-                bearing_weight[sensor] = 1.0 / bearing.variance_rad2;
+                (Point::new(cos, sin), 1.0 / bearing.variance_rad2)
             }
-        }
-        Self {
-            nodes: measurements.irs_position_m().to_vec(),
-            range_m,
-            range_weight,
-            bearing_direction,
-            bearing_weight,
-        }
+            None => (Point::zeros(), 0.0),
+        };
+        let (range_m, range_weight) = (0..count * count).map(range).unzip();
+        let (bearing_direction, bearing_weight) = (0..count).map(bearing).unzip();
+        let nodes = measurements.irs_position_m().to_vec();
+        Self { nodes, range_m, range_weight, bearing_direction, bearing_weight }
     }
 
-    /// Measurements in use.
+    /// Number of measurements in use.
     pub fn measurement_count(&self) -> usize {
         self.range_weight.iter().chain(&self.bearing_weight).filter(|w| **w > 0.0).count()
     }
 
-    /// Bearings in use.
+    /// Number of bearings in use.
     pub fn bearing_count(&self) -> usize {
         self.bearing_weight.iter().filter(|w| **w > 0.0).count()
     }
 
-    /// Indices into the weights of a path.
+    /// Index of a path in `range_m` and `range_weight`.
     pub fn path(&self, sensor: usize, reflector: usize) -> usize {
         sensor * self.nodes.len() + reflector
     }
@@ -127,9 +119,9 @@ impl Likelihood {
         rays
     }
 
-    pub fn path_term(&self, rays: &Rays, sensor: usize, reflector: usize) -> Term {
+    pub fn path_term(&self, rays: &Rays, sensor: usize, reflector: usize) -> Residual {
         let path = self.path(sensor, reflector);
-        Term {
+        Residual {
             weight: self.range_weight[path],
             residual: self.range_m[path] - rays.distance_m[sensor] - rays.distance_m[reflector],
             gradient: rays.direction[sensor] + rays.direction[reflector],
@@ -137,9 +129,9 @@ impl Likelihood {
     }
 
     /// The residual is the angle between two directions, so it never needs wrapping.
-    pub fn bearing_term(&self, rays: &Rays, node: usize) -> Term {
+    pub fn bearing_term(&self, rays: &Rays, node: usize) -> Residual {
         let (measured, predicted) = (self.bearing_direction[node], rays.direction[node]);
-        Term {
+        Residual {
             weight: self.bearing_weight[node],
             residual: predicted.perp(&measured).atan2(predicted.dot(&measured)),
             gradient: Point::new(-predicted.y, predicted.x) / rays.distance_m[node].max(CLOSEST_M),
@@ -160,16 +152,10 @@ impl Likelihood {
         expansion
     }
 
-    /// The expansion with the size of one fault estimated along and eliminated.
-    pub fn expand_with_fault(&self, position_m: Point, fault: Fault) -> Expansion {
-        let terms = FaultTerms::gather(self, &self.rays(position_m), fault);
-        self.expand(position_m).profile(&terms)
-    }
-
-    /// The cost with every measurement's share capped, so that gross errors do not decide.
+    /// The cost with the share of every measurement limited to `most`, so that gross errors do not dominate.
     pub fn capped_cost(&self, position_m: Point, most: f64) -> f64 {
         let rays = self.rays(position_m);
-        let share = |term: Term| (term.weight * term.residual * term.residual).min(most);
+        let share = |term: Residual| (term.weight * term.residual * term.residual).min(most);
         let nodes = 0..self.nodes.len();
         let paths = nodes.clone().flat_map(|l| nodes.clone().map(move |k| (l, k)));
         paths.map(|(l, k)| share(self.path_term(&rays, l, k))).sum::<f64>()
@@ -183,18 +169,22 @@ impl Likelihood {
 
     /// As [`Self::minimise`], with the size of one fault as a further unknown.
     pub fn minimise_with_fault(&self, start_m: Point, fault: Fault) -> Minimum {
-        minimise(start_m, |position_m| self.expand_with_fault(position_m, fault))
+        minimise(start_m, |position_m| {
+            let terms = FaultTerms::gather(self, &self.rays(position_m), fault);
+            self.expand(position_m).profile(&terms)
+        })
     }
 }
 
 impl Expansion {
-    fn add(&mut self, term: Term) {
-        let Term { weight, residual, gradient } = term;
+    fn add(&mut self, term: Residual) {
+        let Residual { weight, residual, gradient } = term;
         self.cost += weight * residual * residual;
         self.gradient += gradient * (weight * residual);
         self.information += gradient * gradient.transpose() * weight;
     }
 
+    /// The expansion with the size of a fault as a further unknown, which is eliminated.
     fn profile(self, terms: &FaultTerms) -> Self {
         if terms.common_weight <= 0.0 {
             return self;
@@ -211,12 +201,6 @@ impl Expansion {
     /// `information^-1 vector`, or `None` where a direction is not observed.
     pub fn solve(&self, vector: &Point) -> Option<Point> {
         solve_observable(&self.information, vector)
-    }
-}
-
-impl Default for Expansion {
-    fn default() -> Self {
-        Self { cost: 0.0, gradient: Point::zeros(), information: Matrix2::zeros() }
     }
 }
 

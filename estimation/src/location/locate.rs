@@ -1,8 +1,8 @@
 //! The whole chain: measurements in, fix out.
 //!
-//! Algorithm 3 of the paper with a fourth stage, and around it what a working system needs:
-//! observability before, fault exclusion, status and protection level after. Every stage's answer
-//! on the measurements that were kept stays visible.
+//! Algorithm 3 of the paper with a fourth stage, preceded by a check of observability and followed by
+//! fault exclusion, status and protection level. A fix contains the result of every stage on the
+//! measurements that were kept.
 
 use std::fmt;
 
@@ -17,20 +17,19 @@ use super::maximum_likelihood::MaximumLikelihood;
 use super::measurements::Measurements;
 use super::observability::{Unobservable, check_constraints};
 use super::protection::protection_level_m;
-use super::search::{Ambiguity, CoverageArea, Found, search};
+use super::search::{Ambiguity, CoverageArea, SearchResult, search};
 use super::segments::{SegmentDelays, stage_one};
 use super::three_stage::{ThreeStage, three_stage};
 use super::two_stage::{TwoStage, stage_two};
 
-/// How to locate.
+/// Settings of [`locate`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LocateSettings {
-    /// Where targets are expected; decides between two places that fit equally well. Default:
-    /// none.
+    /// Where targets are expected; decides between two positions that fit equally well. Default: none.
     pub coverage: Option<CoverageArea>,
-    /// Share of sound fixes in which a fault is claimed. Default: 5e-4.
+    /// Allowed share of fixes without a fault in which one is detected. Default: 5e-4.
     pub false_alarm_probability: f64,
-    /// Share of fixes whose error may exceed the protection level. Default: 1e-3.
+    /// Allowed share of fixes whose error exceeds the protection level. Default: 1e-3.
     pub integrity_risk: f64,
     /// Largest share of the measurements that may be excluded. Default: one half.
     pub most_excluded_share: f64,
@@ -46,18 +45,14 @@ impl Default for LocateSettings {
 #[derive(Debug, Clone, Copy, PartialEq, Error)]
 #[error("{name} is {value}: it must lie between {least} and {most}")]
 pub struct LocatorSettingsError {
-    /// The setting.
-    pub name: &'static str,
-    /// Its value.
-    pub value: f64,
-    /// Smallest value allowed.
-    pub least: f64,
-    /// Largest value allowed.
-    pub most: f64,
+    name: &'static str,
+    value: f64,
+    least: f64,
+    most: f64,
 }
 
 impl LocateSettings {
-    /// Checks every setting.
+    /// Checks the range of every setting.
     pub fn validate(&self) -> Result<(), LocatorSettingsError> {
         let within = |name, value: f64, least: f64, most: f64| {
             if (least..=most).contains(&value) {
@@ -86,9 +81,9 @@ impl LocateSettings {
 pub enum Status {
     /// Consistent, checkable and unique.
     Nominal,
-    /// Made from less than usual, and as good as its covariance says.
+    /// Made from less data than usual, and as good as its covariance says.
     Degraded,
-    /// The target may well be elsewhere.
+    /// The target may be elsewhere.
     Doubtful,
     /// No fix.
     Unobservable,
@@ -126,38 +121,30 @@ impl fmt::Display for Status {
 
 /// Why a fix is degraded or doubtful.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[expect(missing_docs, reason = "the message of every variant describes it")]
 pub enum Caution {
-    /// Faulty measurements were left out.
     #[error("faulty measurements were excluded")]
     FaultExcluded,
-    /// Another fault explains the data about as well as the one excluded.
     #[error("the fault is not certain: another one fits about as well")]
     FaultNotCertain,
-    /// The measurements contradict each other, and no exclusion cures it.
     #[error("the measurements contradict each other")]
     Inconsistent,
-    /// No more measurements than unknowns: nothing can be checked.
     #[error("no redundancy: a fault would not show")]
     NotCheckable,
-    /// Some single fault would move the fix without bound.
     #[error("no protection level: a single fault could move the fix without bound")]
     Unprotected,
-    /// Two places fit, and the coverage area decided.
     #[error("two places fit; the coverage area decided")]
     ResolvedByCoverage,
-    /// Two places fit, and nothing decides.
     #[error("other places fit; the likeliest one is given")]
     Ambiguous,
-    /// The echo is hardly stronger than what noise alone gives now and then.
     #[error("the echo is barely above what noise alone gives")]
     BarelyDetected,
-    /// The iteration did not settle.
     #[error("the iteration did not settle")]
     NotConverged,
 }
 
 impl Caution {
-    /// Whether the position itself is in doubt, and not just checked or founded less well.
+    /// Whether the position itself is in doubt, and not only based on less data.
     pub fn is_doubt(&self) -> bool {
         matches!(
             self,
@@ -170,32 +157,32 @@ impl Caution {
     }
 }
 
-/// The answers of the four stages on the measurements that were kept.
+/// Results of the four stages on the measurements that were kept.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stages {
-    /// Stage 1.
+    /// Result of stage 1.
     pub segments: SegmentDelays,
-    /// Stage 2, where the data determine it.
+    /// Result of stage 2, where the data determine it.
     pub two_stage: Option<TwoStage>,
-    /// Stage 3, likewise.
+    /// Result of stage 3, where the data determine it.
     pub three_stage: Option<ThreeStage>,
-    /// Stage 4.
+    /// Result of stage 4.
     pub maximum_likelihood: MaximumLikelihood,
 }
 
-/// A position, and how far it can be trusted.
+/// A position with its integrity.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Fix {
-    /// Every stage's answer.
+    /// Results of the stages.
     pub stages: Stages,
     /// The consistency tests on the measurements that were kept.
     pub consistency: Consistency,
-    /// What was excluded, and why, in the order found.
+    /// Excluded faults, in the order found.
     pub excluded: Vec<Exclusion>,
-    /// Radius that holds the error with probability `1 - integrity_risk`, given one possible
+    /// Radius that contains the error with probability `1 - integrity_risk`, given one possible
     /// undetected fault; `None` where there is no such radius.
     pub protection_level_m: Option<f64>,
-    /// A second place that fits, if there is one.
+    /// A second position that fits, if there is one.
     pub ambiguity: Option<Ambiguity>,
     /// Why the fix is degraded or doubtful; empty for a nominal one.
     pub cautions: Vec<Caution>,
@@ -219,40 +206,25 @@ impl Fix {
 }
 
 /// Stages 1 to 3.
-struct ClosedForm {
-    segments: SegmentDelays,
-    two_stage: Option<TwoStage>,
-    three_stage: Option<ThreeStage>,
-}
-
-impl ClosedForm {
-    fn new(likelihood: &Likelihood) -> Self {
-        let segments = stage_one(likelihood);
-        let two_stage = stage_two(likelihood, &segments);
-        let three_stage = two_stage.as_ref().and_then(three_stage);
-        Self { segments, two_stage, three_stage }
-    }
-
-    fn start_m(&self) -> Option<Point> {
-        self.three_stage.map(|stage| stage.position_m)
-    }
+fn closed_form(likelihood: &Likelihood) -> (SegmentDelays, Option<TwoStage>, Option<ThreeStage>) {
+    let segments = stage_one(likelihood);
+    let two_stage = stage_two(likelihood, &segments);
+    let three_stage = two_stage.as_ref().and_then(three_stage);
+    (segments, two_stage, three_stage)
 }
 
 /// Locates the target; `settings` are taken as valid.
 pub fn locate(measurements: &Measurements, settings: &LocateSettings) -> Result<Fix, Unobservable> {
     let likelihood = Likelihood::new(measurements);
     check_constraints(&likelihood)?;
-    let closed_form = ClosedForm::new(&likelihood);
-    let found = find(&likelihood, closed_form.start_m(), settings);
+    let (mut segments, mut two_stage, mut three_stage) = closed_form(&likelihood);
+    let mut found = find(&likelihood, three_stage.map(|stage| stage.position_m), settings);
 
     let screened = screen(&likelihood, found.minimum, settings);
-    let (closed_form, found) = if screened.excluded.is_empty() {
-        (closed_form, found)
-    } else {
-        let closed_form = ClosedForm::new(&screened.likelihood);
-        let found = find(&screened.likelihood, Some(screened.minimum.position_m), settings);
-        (closed_form, found)
-    };
+    if !screened.excluded.is_empty() {
+        (segments, two_stage, three_stage) = closed_form(&screened.likelihood);
+        found = find(&screened.likelihood, Some(screened.minimum.position_m), settings);
+    }
     let maximum_likelihood = MaximumLikelihood::checked(&screened.likelihood, &found.minimum)?;
 
     let consistent = screened.consistency.passes(settings.false_alarm_probability);
@@ -261,12 +233,7 @@ pub fn locate(measurements: &Measurements, settings: &LocateSettings) -> Result<
     let protection_level_m =
         level_m.filter(|_| consistent && found.minimum.converged).map(|level_m| level_m + reach_of(&found));
     let mut fix = Fix {
-        stages: Stages {
-            segments: closed_form.segments,
-            two_stage: closed_form.two_stage,
-            three_stage: closed_form.three_stage,
-            maximum_likelihood,
-        },
+        stages: Stages { segments, two_stage, three_stage, maximum_likelihood },
         consistency: screened.consistency,
         excluded: screened.excluded,
         protection_level_m,
@@ -277,14 +244,14 @@ pub fn locate(measurements: &Measurements, settings: &LocateSettings) -> Result<
     Ok(fix)
 }
 
-/// The maximum of the likelihood: next to `start_m` where the data have one maximum only, else
+/// The maximum of the likelihood: near `start_m` where the data have only one maximum, otherwise
 /// the best of the scene.
-fn find(likelihood: &Likelihood, start_m: Option<Point>, settings: &LocateSettings) -> Found {
+fn find(likelihood: &Likelihood, start_m: Option<Point>, settings: &LocateSettings) -> SearchResult {
     match start_m {
         Some(start_m) if likelihood.bearing_count() >= 2 => {
             let minimum = likelihood.minimise(start_m);
             if minimum.converged {
-                Found { minimum, ambiguity: None }
+                SearchResult { minimum, ambiguity: None }
             } else {
                 search(likelihood, Some(start_m), settings.coverage.as_ref())
             }
@@ -293,8 +260,8 @@ fn find(likelihood: &Likelihood, start_m: Option<Point>, settings: &LocateSettin
     }
 }
 
-/// Distance to an alternative that nothing rules out.
-fn reach_of(found: &Found) -> f64 {
+/// Distance to an alternative that the coverage area does not rule out, otherwise zero.
+fn reach_of(found: &SearchResult) -> f64 {
     match found.ambiguity {
         Some(Ambiguity { alternative_m, resolved_by_coverage: false }) => {
             (alternative_m - found.minimum.position_m).norm()

@@ -2,38 +2,25 @@
 //!
 //! Not in the paper. Gauss-Newton on all delays and bearings at once, damped, from a start
 //! near the target (stage 3 in [`super::locate`]). It reaches the bound of the
-//! measurements, also where stage 2 is weak or undetermined, and the covariance
-//! `(J^T W J)^-1` at the answer is honest: its normalised error is chi-square with two degrees of
+//! measurements, also where stage 2 is weak or undetermined, and its covariance
+//! `(J^T W J)^-1` is consistent: the normalised squared error is chi-square with two degrees of
 //! freedom. Cost: `O(K^2)` per step, 3 or 4 steps from stage 3.
 
 use model::geometry::Point;
 use nalgebra::Matrix2;
 
 use super::likelihood::{Likelihood, Minimum};
-use super::measurements::Measurements;
-use super::observability::{Unobservable, check_constraints, check_information};
+use super::observability::{Unobservable, check_information};
 
-/// The answer of stage 4.
+/// Result of stage 4.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MaximumLikelihood {
-    /// The position.
+    /// Position, metres.
     pub position_m: Point,
-    /// Covariance of its error.
+    /// Covariance of the error of the position.
     pub covariance_m2: Matrix2<f64>,
-    /// Weighted sum of squared residuals, chi-square where the errors are as stated.
-    pub cost: f64,
-    /// Whether the iteration settled.
+    /// Whether the iteration converged.
     pub converged: bool,
-}
-
-/// Maximises the likelihood of all measurements from `start_m`.
-pub fn maximum_likelihood(
-    measurements: &Measurements,
-    start_m: Point,
-) -> Result<MaximumLikelihood, Unobservable> {
-    let likelihood = Likelihood::new(measurements);
-    check_constraints(&likelihood)?;
-    MaximumLikelihood::checked(&likelihood, &likelihood.minimise(start_m))
 }
 
 impl MaximumLikelihood {
@@ -44,7 +31,6 @@ impl MaximumLikelihood {
         Ok(Self {
             position_m: minimum.position_m,
             covariance_m2: factor.inverse(),
-            cost: minimum.expansion.cost,
             converged: minimum.converged,
         })
     }

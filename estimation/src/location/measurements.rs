@@ -1,8 +1,7 @@
-//! What the locator works from: IRS positions, cascade delays and bearings, each
-//! with its variance, any of them missing.
+//! Input of the locator: IRS positions, cascade delays and bearings, each with its
+//! variance. Any delay or bearing may be missing.
 //!
-//! Checked once here, so that no later step meets a NaN, an infinite value or a
-//! variance that is not positive.
+//! All values are checked here once: they are finite, and variances are positive.
 
 use model::MOST_IRS;
 use model::geometry::Point;
@@ -11,82 +10,45 @@ use thiserror::Error;
 /// Measured delay reflector -> target -> sensor, the BS-IRS part removed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CascadeDelay {
-    /// The delay.
+    /// Cascade delay tau_lk.
     pub delay_s: f64,
-    /// Variance of its error.
+    /// Variance of the error of the delay.
     pub variance_s2: f64,
 }
 
 /// Measured global bearing of the target from one IRS.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bearing {
-    /// The bearing; any multiple of a full turn may be added.
+    /// Global bearing; any multiple of a full turn may be added.
     pub bearing_rad: f64,
-    /// Variance of its error.
+    /// Variance of the error of the bearing.
     pub variance_rad2: f64,
 }
 
-/// Why measurements are refused; indices count from zero.
+/// Why measurements cannot be used; indices start at zero.
 #[derive(Debug, Clone, Copy, PartialEq, Error)]
+#[expect(missing_docs, reason = "the message of every variant describes it")]
 pub enum MeasurementError {
-    /// The number of IRSs is not supported.
     #[error("{count} IRSs: give 1 to {MOST_IRS}")]
-    NodeCount {
-        /// IRSs given.
-        count: usize,
-    },
-    /// The cascade delays are not one entry per ordered pair of IRSs.
+    NodeCount { count: usize },
     #[error(
         "{found} cascade delays for {expected} paths: give one entry per (sensor, reflector), None where missing"
     )]
-    DelayCount {
-        /// Paths there are.
-        expected: usize,
-        /// Entries given.
-        found: usize,
-    },
-    /// The bearings are not one entry per IRS.
+    DelayCount { expected: usize, found: usize },
     #[error("{found} bearings for {expected} IRSs: give one entry per IRS, None where missing")]
-    BearingCount {
-        /// IRSs there are.
-        expected: usize,
-        /// Entries given.
-        found: usize,
-    },
-    /// A coordinate is NaN or infinite.
+    BearingCount { expected: usize, found: usize },
     #[error("position of IRS {node} is not finite")]
-    Position {
-        /// The IRS.
-        node: usize,
-    },
-    /// A delay is NaN or infinite, or its variance is not positive and finite.
+    Position { node: usize },
     #[error(
         "path (sensor {sensor}, reflector {reflector}): delay {delay_s} s with variance {variance_s2} s^2; the delay \
          must be finite, the variance finite and positive"
     )]
-    Delay {
-        /// IRS that senses the path.
-        sensor: usize,
-        /// IRS that reflects it.
-        reflector: usize,
-        /// Delay given.
-        delay_s: f64,
-        /// Variance given.
-        variance_s2: f64,
-    },
-    /// A bearing is NaN or infinite, or its variance is not positive and finite.
+    Delay { sensor: usize, reflector: usize, delay_s: f64, variance_s2: f64 },
     #[error(
         "IRS {node}: bearing {bearing_rad} rad with variance {variance_rad2} rad^2; the bearing must be finite, the \
          variance finite and positive"
     )]
-    Bearing {
-        /// The IRS.
-        node: usize,
-        /// Bearing given.
-        bearing_rad: f64,
-        /// Variance given.
-        variance_rad2: f64,
-    },
+    Bearing { node: usize, bearing_rad: f64, variance_rad2: f64 },
 }
 
 /// Checked measurements of one target.
@@ -98,7 +60,7 @@ pub struct Measurements {
 }
 
 impl Measurements {
-    /// Checks and keeps the measurements. `cascade_delays` runs over sensors, and for
+    /// Checks the measurements. `cascade_delays` runs over sensors, and for
     /// each sensor over reflectors (row-major `K x K`); `bearings` over IRSs.
     pub fn new(
         irs_position_m: Vec<Point>,
@@ -110,10 +72,8 @@ impl Measurements {
             return Err(MeasurementError::NodeCount { count });
         }
         if cascade_delays.len() != count * count {
-            return Err(MeasurementError::DelayCount {
-                expected: count * count,
-                found: cascade_delays.len(),
-            });
+            let (expected, found) = (count * count, cascade_delays.len());
+            return Err(MeasurementError::DelayCount { expected, found });
         }
         if bearings.len() != count {
             return Err(MeasurementError::BearingCount { expected: count, found: bearings.len() });
@@ -151,10 +111,10 @@ impl Measurements {
 
     /// Delay of the path reflected by `reflector` and sensed at `sensor`, where there is one.
     pub fn cascade_delay(&self, sensor: usize, reflector: usize) -> Option<CascadeDelay> {
-        if reflector >= self.nodes() {
+        if sensor.max(reflector) >= self.nodes() {
             return None;
         }
-        self.cascade_delays.get(sensor * self.nodes() + reflector).copied().flatten()
+        self.cascade_delays[sensor * self.nodes() + reflector]
     }
 
     /// Bearing of the target from `node`, where there is one.

@@ -2,11 +2,11 @@
 //!
 //! | step | paper | here |
 //! | --- | --- | --- |
-//! | [`segment_delays`] | stage 1 | any subset of the paths, with covariance |
-//! | [`two_stage`] | stage 2 | bearing rows in sin/cos form, structured weights, iterated |
-//! | [`three_stage`] | stage 3 | the quadratic constraint by Gauss-Newton, no square roots |
-//! | [`maximum_likelihood`] | - | fourth stage: the bound, and an honest covariance |
-//! | [`locate`] | Algorithm 3 | all of it, with fault exclusion, status and protection level |
+//! | [`SegmentDelays`] | stage 1 | any subset of the paths, with covariance |
+//! | [`TwoStage`] | stage 2 | bearing rows in sin/cos form, structured weights, iterated |
+//! | [`ThreeStage`] | stage 3 | the quadratic constraint by Gauss-Newton, no square roots |
+//! | [`MaximumLikelihood`] | - | fourth stage: reaches the bound, with a consistent covariance |
+//! | [`locate`] | Algorithm 3 | all stages, with fault exclusion, status and protection level |
 //!
 //! [`estimate_by_scheme`] holds the comparison schemes in the paper's own form. The module head of
 //! each file says where and why it departs from the paper. Everything is pure and
@@ -37,11 +37,11 @@ pub use exclusion::Exclusion;
 pub use faults::Fault;
 pub use integrity::Consistency;
 pub use locate::{Caution, Fix, LocateSettings, LocatorSettingsError, Stages, Status, locate};
-pub use maximum_likelihood::{MaximumLikelihood, maximum_likelihood};
+pub use maximum_likelihood::MaximumLikelihood;
 pub use measurements::{Bearing, CascadeDelay, MeasurementError, Measurements};
 pub use observability::Unobservable;
 pub use schemes::{LocatorScheme, estimate_by_scheme};
 pub use search::{Ambiguity, CoverageArea};
-pub use segments::{SegmentDelays, segment_delays};
-pub use three_stage::{ThreeStage, three_stage};
-pub use two_stage::{TwoStage, two_stage};
+pub use segments::SegmentDelays;
+pub use three_stage::ThreeStage;
+pub use two_stage::TwoStage;

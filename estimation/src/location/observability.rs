@@ -1,11 +1,11 @@
-//! What a set of measurements can tell at all.
+//! Observability of the position from a set of measurements.
 //!
-//! The paper assumes all `K^2` delays and all `K` bearings. With any of them missing, two
-//! questions come first. Which segment delays follow from the cascade delays?
+//! The paper assumes all `K^2` delays and all `K` bearings. If some are missing, two
+//! questions must be answered first. Which segment delays follow from the cascade delays?
 //! Path `(l, k)` is an edge between `l` and `k` of a graph, path `(k, k)` a loop: the
-//! segments of a connected part are determined exactly when the part holds a cycle
-//! of odd length (a loop counts as one), since on a bipartite part adding a
-//! constant on one side and taking it away on the other changes no sum. And are
+//! segments of a connected component are determined exactly when it contains a cycle
+//! of odd length (a loop counts as one), since in a bipartite component adding a
+//! constant on one side and subtracting it on the other changes no sum. And are
 //! there two independent constraints for two coordinates? Both cost `O(K^2)`.
 
 use model::geometry::Point;
@@ -16,37 +16,24 @@ use super::likelihood::{Likelihood, smallest_eigenvalue};
 
 /// Why there is no fix.
 #[derive(Debug, Clone, Copy, PartialEq, Error)]
+#[expect(missing_docs, reason = "the message of every variant describes it")]
 pub enum Unobservable {
-    /// Nothing was measured.
     #[error("no delay and no bearing")]
     NoMeasurements,
-    /// One independent constraint for two coordinates.
     #[error(
         "{delays} delays and {bearings} bearings hold a single independent constraint; two coordinates need two"
     )]
-    TooFewConstraints {
-        /// Delays in use.
-        delays: usize,
-        /// Bearings in use.
-        bearings: usize,
-    },
-    /// The measurements leave one direction open where the target is.
+    TooFewConstraints { delays: usize, bearings: usize },
     #[error(
         "the geometry leaves the position open along {direction_rad:.3} rad (standard deviation {standard_deviation_m:.3e} m)"
     )]
-    Geometry {
-        /// Global direction that is not observed.
-        direction_rad: f64,
-        /// Standard deviation along it; infinite where nothing is known.
-        standard_deviation_m: f64,
-    },
-    /// No finite position explains the measurements.
+    Geometry { direction_rad: f64, standard_deviation_m: f64 },
     #[error("no finite position fits the measurements")]
     NoSolution,
 }
 
-/// Which segments the delays in use determine, and how many independent
-/// constraints they hold.
+/// The segments that the delays in use determine, and the number of independent
+/// constraints.
 pub(super) struct SegmentGraph {
     /// Nodes whose segment delay is determined, ascending.
     pub determined: Vec<usize>,
@@ -64,32 +51,32 @@ impl SegmentGraph {
         let mut side: Vec<Option<bool>> = vec![None; count];
         let mut determined = Vec::with_capacity(count);
         let mut rank = 0;
-        let mut part = Vec::with_capacity(count);
+        let mut component = Vec::with_capacity(count);
         for first in 0..count {
             if side[first].is_some() {
                 continue;
             }
             side[first] = Some(false);
-            part.clear();
-            part.push(first);
+            component.clear();
+            component.push(first);
             let mut bipartite = true;
             let mut next = 0;
-            while next < part.len() {
-                let node = part[next];
+            while next < component.len() {
+                let node = component[next];
                 for other in (0..count).filter(|other| linked(node, *other)) {
                     match side[other] {
                         None => {
                             side[other] = side[node].map(|s| !s);
-                            part.push(other);
+                            component.push(other);
                         }
                         Some(_) => bipartite &= side[other] != side[node],
                     }
                 }
                 next += 1;
             }
-            rank += part.len() - usize::from(bipartite);
+            rank += component.len() - usize::from(bipartite);
             if !bipartite {
-                determined.extend(&part);
+                determined.extend(&component);
             }
         }
         determined.sort_unstable();
@@ -97,7 +84,7 @@ impl SegmentGraph {
     }
 }
 
-/// Whether the measurements hold enough constraints, wherever the target is.
+/// Checks that there are enough constraints for any position of the target.
 pub(super) fn check_constraints(likelihood: &Likelihood) -> Result<(), Unobservable> {
     let bearings = likelihood.bearing_count();
     let delays = likelihood.measurement_count() - bearings;
@@ -113,8 +100,8 @@ pub(super) fn check_constraints(likelihood: &Likelihood) -> Result<(), Unobserva
 /// normal: a fifth lets such a chance crossing pass once in two million.
 const LARGEST_DEVIATION_SHARE: f64 = 0.2;
 
-/// Whether the information at a fix holds both coordinates to a fraction of the size
-/// of the scene, beyond which its linearisation says nothing.
+/// Checks that the information at a fix determines both coordinates to a fraction of the size
+/// of the scene, within which the linearisation is valid.
 pub(super) fn check_information(
     likelihood: &Likelihood,
     position_m: Point,

@@ -1,16 +1,16 @@
-//! Protection level: a radius that holds the error with probability `1 - risk` even if one fault
-//! went unnoticed, or the wrong one was excluded.
+//! Protection level: a radius that contains the error with probability `1 - risk` even if one fault
+//! was not detected or the wrong one was excluded.
 //!
-//! By solution separation. For every fault `h` that the measurements in use could have, the fix
-//! without its members, `x_h`, does not know of the fault, whatever its size and shape. So with
+//! It is computed by solution separation. For every fault `h` that the measurements in use could have, the fix
+//! without its members, `x_h`, does not depend on the fault, whatever its size and shape. So with
 //! `h` present the error of the fix is at most `|x - x_h|`, which is known, plus the error of
 //! `x_h`, which is Gaussian with a known covariance:
 //! `level = max_h |x - x_h| + R_h`. A fault under which the remaining measurements would still
 //! contradict each other is left out. The classical form projects the largest bias that
 //! escapes the detector; this one needs no assumption on detector or bias, is
 //! tighter, and covers a wrong exclusion too: with `E` excluded, `x_h` lacks `E` and `h`, so it is
-//! sound whichever of the two was the fault. Rivals of an excluded fault, which may put the
-//! target far away, are covered by their own solutions.
+//! valid whichever of the two was the fault. Rivals of an excluded fault, whose position of the target
+//! may be far away, are covered by their own solutions.
 //!
 //! `R_h = sqrt(-2 ln p) sigma_h` with the largest standard deviation of `x_h` is exact for
 //! a circular error and safe for any other. Each `x_h` follows in closed form from 2 x 2 sums:
@@ -20,9 +20,9 @@ use super::chi_square::chi_square_survival;
 use super::faults::{FaultTerms, all_faults};
 use super::likelihood::{Expansion, Likelihood, Minimum, smallest_eigenvalue, solve_observable};
 
-/// Share of the risk spent on leaving out the true fault as implausible.
+/// Share of the risk that the true fault is left out as implausible.
 const IMPLAUSIBLE_SHARE: f64 = 0.1;
-/// Share of the risk spent on the Gaussian error; the rest is kept for curvature.
+/// Share of the risk of the Gaussian error; the rest is reserved for curvature.
 const NOISE_SHARE: f64 = 0.8;
 
 /// The protection level in metres; `None` where some single fault could move the fix

@@ -1,5 +1,5 @@
-//! The paper's comparison schemes in the paper's own tan form, so that figures can show what
-//! each correction is worth.
+//! The comparison schemes of the paper in its tan form, so that figures can show the gain of
+//! each correction.
 //!
 //! | scheme | rows | weights |
 //! | --- | --- | --- |
@@ -14,7 +14,7 @@
 //! `db` only; `B_theta` subtracts `da`, where the stationarity condition adds it; the delay
 //! rows' variance lacks the 4 of `2 c^2 tau eps`; `Q_3` scales by `(4 x^2, 4 y^2, s)`, where the
 //! derivatives are `(2 x, 2 y, 1)`. `paper-literal` keeps all of them; it reads `sigma_k` of the
-//! delay rows as that of a distance, the one reading with matching units. A negative square
+//! delay rows as that of a distance, the only reading with matching units. A negative square
 //! becomes zero. What stays wrong in all of them is the tan form: singular at 90 degrees, and one
 //! angle error counted as two.
 //!
@@ -33,7 +33,7 @@ use super::two_stage::stage_two;
 const MOST_ROUNDS: usize = 100;
 const SETTLED: f64 = 1e-9;
 
-/// A way from measurements to a position.
+/// A location scheme of the comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LocatorScheme {
     /// Unweighted least squares in tan form.
@@ -46,9 +46,9 @@ pub enum LocatorScheme {
     PaperThreeStage,
     /// The paper's three stages exactly as printed.
     PaperLiteral,
-    /// Stage 2 as in [`super::two_stage`](super::two_stage()).
+    /// Stage 2 of this module.
     TwoStage,
-    /// Stage 3 as in [`super::three_stage`](super::three_stage()).
+    /// Stage 3 of this module.
     ThreeStage,
     /// Stage 4 from stage 3.
     MaximumLikelihood,
@@ -82,8 +82,7 @@ impl LocatorScheme {
     }
 }
 
-/// The position by one scheme, on all measurements there are and without any check; `None`
-/// where the scheme has no finite answer.
+/// The position by one scheme from all measurements, without any check; `None` where the result is not finite.
 pub fn estimate_by_scheme(scheme: LocatorScheme, measurements: &Measurements) -> Option<Point> {
     let likelihood = Likelihood::new(measurements);
     let segments = stage_one(&likelihood);
@@ -110,7 +109,7 @@ pub fn estimate_by_scheme(scheme: LocatorScheme, measurements: &Measurements) ->
     position_m.iter().all(|v| v.is_finite()).then_some(position_m)
 }
 
-/// How the total least squares of stage 2 is read.
+/// Interpretation of the total least squares of stage 2.
 struct Reading {
     /// Component of `x_2` that multiplies the coefficient error.
     picked: usize,

@@ -1,11 +1,11 @@
-//! The likelihood searched over the scene, where the stages give no start or where two places
+//! Search of the likelihood over the scene, where the stages give no start or where two positions
 //! explain the measurements equally well.
 //!
 //! Delays alone from two IRSs (or from IRSs on one line) have a mirror image; a single bearing
 //! may cut an ellipse twice. The search walks a grid over IRSs and coverage area,
 //! refines the best local minima and the mirror image of the best, and keeps those whose
-//! likelihood is within 1 : 1000 of the best. The coverage area then decides, and the fix says
-//! so. The paper always has all bearings and needs none of this. Cost: 256 expansions
+//! likelihood is within 1 : 1000 of the best. The coverage area then decides, and the fix has a
+//! caution. The paper always has all bearings and needs no search. Cost: 256 expansions
 //! and a few minimisations, run only with fewer than two bearings or without stage 3.
 
 use model::geometry::Point;
@@ -31,7 +31,7 @@ pub struct CoverageArea {
 
 impl CoverageArea {
     /// Distance from the area, zero inside.
-    pub fn distance_m(&self, position_m: Point) -> f64 {
+    fn distance_m(&self, position_m: Point) -> f64 {
         let outside = (self.min_m - position_m).sup(&(position_m - self.max_m)).sup(&Point::zeros());
         outside.norm()
     }
@@ -42,41 +42,34 @@ impl CoverageArea {
     }
 
     fn around(points: impl Iterator<Item = Point>) -> Self {
-        let (mut min_m, mut max_m) = (Point::repeat(f64::INFINITY), Point::repeat(f64::NEG_INFINITY));
-        for point in points {
-            min_m = min_m.inf(&point);
-            max_m = max_m.sup(&point);
-        }
-        Self { min_m, max_m }
-    }
-
-    fn grown(&self, margin_m: f64) -> Self {
-        Self { min_m: self.min_m - Point::repeat(margin_m), max_m: self.max_m + Point::repeat(margin_m) }
+        let empty = Self { min_m: Point::repeat(f64::INFINITY), max_m: Point::repeat(f64::NEG_INFINITY) };
+        points
+            .fold(empty, |area, point| Self { min_m: area.min_m.inf(&point), max_m: area.max_m.sup(&point) })
     }
 }
 
-/// A second place that explains the measurements about as well as the fix.
+/// A second position that explains the measurements about as well as the fix.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ambiguity {
-    /// The best of the other places.
+    /// The best of the other positions, metres.
     pub alternative_m: Point,
-    /// Whether the coverage area rules all other places out. If not, the fix is the likelier
-    /// place, and the protection level reaches to the alternative.
+    /// Whether the coverage area rules out all other positions. If not, the fix is the more probable
+    /// position, and the protection level includes the alternative.
     pub resolved_by_coverage: bool,
 }
 
-/// The place chosen, and the ambiguity if there was one.
-pub(super) struct Found {
+/// The chosen minimum, and the ambiguity if there is one.
+pub(super) struct SearchResult {
     pub minimum: Minimum,
     pub ambiguity: Option<Ambiguity>,
 }
 
-/// Searches the scene; `start_m` adds a place to start from.
+/// Searches the scene, also from `start_m` if given.
 pub(super) fn search(
     likelihood: &Likelihood,
     start_m: Option<Point>,
     coverage: Option<&CoverageArea>,
-) -> Found {
+) -> SearchResult {
     let mut minima: Vec<Minimum> = Vec::with_capacity(MOST_REFINED + 2);
     for start_m in start_m.into_iter().chain(grid_minima(likelihood, coverage)) {
         keep(&mut minima, likelihood.minimise(start_m));
@@ -94,17 +87,11 @@ fn grid_minima(likelihood: &Likelihood, coverage: Option<&CoverageArea>) -> Vec<
     let step_m = (scene.max_m - scene.min_m) / (GRID - 1) as f64;
     let at = |i: usize, j: usize| scene.min_m + Point::new(step_m.x * i as f64, step_m.y * j as f64);
     let cost: Vec<f64> = (0..GRID * GRID).map(|n| likelihood.expand(at(n / GRID, n % GRID)).cost).collect();
-    let mut starts: Vec<(f64, Point)> = Vec::new();
-    for i in 0..GRID {
-        for j in 0..GRID {
-            let own = cost[i * GRID + j];
-            let (rows, columns) =
-                (i.saturating_sub(1)..GRID.min(i + 2), j.saturating_sub(1)..GRID.min(j + 2));
-            if rows.flat_map(|a| columns.clone().map(move |b| a * GRID + b)).all(|n| own <= cost[n]) {
-                starts.push((own, at(i, j)));
-            }
-        }
-    }
+    let near = |i: usize| i.saturating_sub(1)..GRID.min(i + 2);
+    let is_minimum =
+        |&n: &usize| near(n / GRID).all(|a| near(n % GRID).all(|b| cost[n] <= cost[a * GRID + b]));
+    let mut starts: Vec<(f64, Point)> =
+        (0..GRID * GRID).filter(is_minimum).map(|n| (cost[n], at(n / GRID, n % GRID))).collect();
     starts.sort_by(|a, b| a.0.total_cmp(&b.0));
     let centre_m = coverage.map(|area| (area.min_m + area.max_m) * 0.5);
     centre_m.into_iter().chain(starts.into_iter().take(MOST_REFINED).map(|(_, start_m)| start_m)).collect()
@@ -117,7 +104,9 @@ fn scene(likelihood: &Likelihood, coverage: Option<&CoverageArea>) -> CoverageAr
     let size_m = (around.max_m - around.min_m).norm().max(1.0);
     let in_use = likelihood.range_m.iter().zip(&likelihood.range_weight).filter(|(_, w)| **w > 0.0);
     let reach_m = in_use.map(|(range_m, _)| 0.5 * range_m.abs()).fold(0.0, f64::max);
-    around.grown(if coverage.is_some() { 0.25 * size_m } else { (0.25 * size_m).max(reach_m) })
+    let margin_m = if coverage.is_some() { 0.25 * size_m } else { (0.25 * size_m).max(reach_m) };
+    let margin = Point::repeat(margin_m);
+    CoverageArea { min_m: around.min_m - margin, max_m: around.max_m + margin }
 }
 
 /// Mirror image about the line that fits the IRSs best.
@@ -151,12 +140,12 @@ fn spread_m(minimum: &Minimum) -> f64 {
     smallest_eigenvalue(&minimum.expansion.information).map_or(0.0, |smallest| 3.0 / smallest.sqrt())
 }
 
-fn choose(mut minima: Vec<Minimum>, coverage: Option<&CoverageArea>) -> Found {
+fn choose(mut minima: Vec<Minimum>, coverage: Option<&CoverageArea>) -> SearchResult {
     minima.sort_by(|a, b| a.expansion.cost.total_cmp(&b.expansion.cost));
     let Some(best) = minima.first().copied() else {
         let nowhere =
             Minimum { position_m: Point::repeat(f64::NAN), expansion: Default::default(), converged: false };
-        return Found { minimum: nowhere, ambiguity: None };
+        return SearchResult { minimum: nowhere, ambiguity: None };
     };
     minima.retain(|m| m.expansion.cost <= best.expansion.cost + COMPARABLE_COST);
     let covered = |m: &Minimum| coverage.is_none_or(|area| area.holds(m));
@@ -166,7 +155,7 @@ fn choose(mut minima: Vec<Minimum>, coverage: Option<&CoverageArea>) -> Found {
     let other = minima.iter().find(|m| covered(m)).or(minima.first());
     let ambiguity = other
         .map(|other| Ambiguity { alternative_m: other.position_m, resolved_by_coverage: covered_count == 1 });
-    Found { minimum, ambiguity }
+    SearchResult { minimum, ambiguity }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Stage 3: the constraint `s = x^2 + y^2` put back.
+//! Stage 3: the constraint `s = x^2 + y^2`.
 //!
 //! Fits `(x, y, x^2 + y^2)` to the three unknowns of stage 2 under their covariance, by
 //! Gauss-Newton. The paper solves for `(x^2, y^2)` and takes square roots: that fails at `x = 0`
@@ -14,18 +14,18 @@ use super::two_stage::TwoStage;
 const MOST_STEPS: usize = 50;
 const SETTLED_STEP: f64 = 1e-13;
 
-/// The answer of stage 3.
+/// Result of stage 3.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ThreeStage {
-    /// The position.
+    /// Position, metres.
     pub position_m: Point,
-    /// Whether the iteration settled.
+    /// Whether the iteration converged.
     pub converged: bool,
 }
 
-/// Refines the answer of stage 2; `None` where no finite position results.
-pub fn three_stage(two_stage: &TwoStage) -> Option<ThreeStage> {
-    let TwoStage { unknowns, information, frame, .. } = two_stage;
+/// Refines the result of stage 2; `None` where no finite position results.
+pub(super) fn three_stage(two_stage: &TwoStage) -> Option<ThreeStage> {
+    let TwoStage { unknowns, information, normalisation, .. } = two_stage;
     let mut position: Point = unknowns.xy();
     let mut converged = false;
     for _ in 0..MOST_STEPS {
@@ -40,6 +40,6 @@ pub fn three_stage(two_stage: &TwoStage) -> Option<ThreeStage> {
             break;
         }
     }
-    let position_m = frame.position_m(position);
+    let position_m = normalisation.position_m(position);
     position_m.iter().all(|v| v.is_finite()).then_some(ThreeStage { position_m, converged })
 }

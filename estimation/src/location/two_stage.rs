@@ -8,8 +8,8 @@
 //!   independent, though they are one and the same angle error. Weights
 //!   `1 / (d_k^2 sigma^2)`, with `d_k` from the last fix until it settles, are right: the weights
 //!   vary with `d_k` slowly, so a handful of rounds reach 1e-10.
-//! - The frame is centred on the IRSs and scaled to their spread. The answer does not depend
-//!   on it (`s` changes by a linear map), its rounding error does.
+//! - Coordinates are centred on the IRSs and scaled to their spread. The result does not depend
+//!   on this (`s` changes by a linear map), but its rounding error does.
 //!
 //! Cost: `O(K^2)` once for the delay rows, `O(K)` per round.
 
@@ -18,38 +18,37 @@ use model::units::SPEED_OF_LIGHT_M_S;
 use nalgebra::{Matrix3, Vector3};
 
 use super::likelihood::Likelihood;
-use super::measurements::Measurements;
 use super::segments::SegmentDelays;
 
 const MOST_ROUNDS: usize = 50;
 const SETTLED_SHARE: f64 = 1e-11;
-/// Shortest segment for which a row's weight is taken at face value.
+/// Segments count as at least this long in the weight of a row.
 const SHORTEST_SEGMENT_M: f64 = 0.1;
-/// Share of a pivot that must remain for the three unknowns to be told apart.
+/// Smallest share of a pivot for which the three unknowns are determined.
 const SMALLEST_PIVOT_SHARE: f64 = 1e-10;
 
-/// The answer of stage 2.
+/// Result of stage 2.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TwoStage {
-    /// First two unknowns.
+    /// First two unknowns, x and y.
     pub position_m: Point,
-    /// Third unknown, about the origin of coordinates.
+    /// Third unknown, s, relative to the origin of coordinates.
     pub square_m2: f64,
-    /// Unknowns in the centred, scaled frame.
+    /// Unknowns in normalised coordinates.
     pub(super) unknowns: Vector3<f64>,
     /// Inverse covariance of `unknowns`.
     pub(super) information: Matrix3<f64>,
-    pub(super) frame: Frame,
+    pub(super) normalisation: Normalisation,
 }
 
 /// Centre and length by which coordinates are shifted and scaled.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Frame {
+pub(super) struct Normalisation {
     pub centre_m: Point,
     pub length_m: f64,
 }
 
-impl Frame {
+impl Normalisation {
     fn around(nodes: &[Point], reach_m: f64) -> Self {
         let centre_m = nodes.iter().sum::<Point>() / nodes.len() as f64;
         let spread_m = nodes.iter().map(|p| (p - centre_m).norm()).fold(reach_m, f64::max);
@@ -87,22 +86,18 @@ impl NormalEquations {
     }
 }
 
-/// Stage 2 from the segment delays of stage 1 and every bearing there is; `None`
-/// where they do not tell the three unknowns apart.
-pub fn two_stage(measurements: &Measurements, segments: &SegmentDelays) -> Option<TwoStage> {
-    stage_two(&Likelihood::new(measurements), segments)
-}
-
+/// Stage 2 from the segment delays of stage 1 and all bearings; `None` where they do not
+/// determine the three unknowns.
 pub(super) fn stage_two(likelihood: &Likelihood, segments: &SegmentDelays) -> Option<TwoStage> {
     let range_m = |index: usize| SPEED_OF_LIGHT_M_S * segments.delay_s[index];
     let reach_m = (0..segments.nodes.len()).map(range_m).fold(0.0, f64::max);
-    let frame = Frame::around(&likelihood.nodes, reach_m);
-    let nodes: Vec<Point> = likelihood.nodes.iter().map(|p| frame.scaled(*p)).collect();
+    let normalisation = Normalisation::around(&likelihood.nodes, reach_m);
+    let nodes: Vec<Point> = likelihood.nodes.iter().map(|p| normalisation.scaled(*p)).collect();
 
-    let delay_rows = delay_rows(&nodes, segments, frame.length_m);
+    let delay_rows = delay_rows(&nodes, segments, normalisation.length_m);
     let mut distance: Vec<f64> = vec![1.0; nodes.len()];
     for (index, &node) in segments.nodes.iter().enumerate() {
-        distance[node] = range_m(index).max(SHORTEST_SEGMENT_M) / frame.length_m;
+        distance[node] = range_m(index).max(SHORTEST_SEGMENT_M) / normalisation.length_m;
     }
     let mut unknowns = Vector3::zeros();
     let mut information = Matrix3::zeros();
@@ -124,7 +119,7 @@ pub(super) fn stage_two(likelihood: &Likelihood, segments: &SegmentDelays) -> Op
         information = equations.matrix;
         let mut largest_change = 0f64;
         for (node, position) in nodes.iter().enumerate() {
-            let settled = (unknowns.xy() - position).norm().max(SHORTEST_SEGMENT_M / frame.length_m);
+            let settled = (unknowns.xy() - position).norm().max(SHORTEST_SEGMENT_M / normalisation.length_m);
             largest_change = largest_change.max((settled - distance[node]).abs());
             distance[node] = settled;
         }
@@ -132,13 +127,13 @@ pub(super) fn stage_two(likelihood: &Likelihood, segments: &SegmentDelays) -> Op
             break;
         }
     }
-    let position_m = frame.position_m(unknowns.xy());
-    let offset_m = unknowns.xy() * frame.length_m;
-    let square_m2 = frame.length_m * frame.length_m * unknowns.z
-        + frame.centre_m.norm_squared()
-        + 2.0 * frame.centre_m.dot(&offset_m);
+    let position_m = normalisation.position_m(unknowns.xy());
+    let offset_m = unknowns.xy() * normalisation.length_m;
+    let square_m2 = normalisation.length_m * normalisation.length_m * unknowns.z
+        + normalisation.centre_m.norm_squared()
+        + 2.0 * normalisation.centre_m.dot(&offset_m);
     let finite = square_m2.is_finite() && position_m.iter().all(|v| v.is_finite());
-    finite.then_some(TwoStage { position_m, square_m2, unknowns, information, frame })
+    finite.then_some(TwoStage { position_m, square_m2, unknowns, information, normalisation })
 }
 
 /// The delay rows under `B C B`, `B = diag(2 c^2 tau)`: with the normal matrix of stage 1

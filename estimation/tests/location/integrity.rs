@@ -44,7 +44,13 @@ fn a_biased_node_is_found_and_named() {
             }
             let fix = locate(&draw.measurements(), &LocateSettings::default()).expect("observable");
             let detected = fix.status() != Status::Nominal;
-            let named = fix.excluded.len() == 1 && fix.excluded[0].fault.node() == Some(node);
+            let of_node = [
+                Fault::SensorDelays { node },
+                Fault::ReflectorDelays { node },
+                Fault::NodeDelays { node },
+                Fault::Bearing { node },
+            ];
+            let named = fix.excluded.len() == 1 && of_node.contains(&fix.excluded[0].fault);
             (detected, named)
         });
         let (detected, named): (Vec<bool>, Vec<bool>) = outcomes.into_iter().unzip();

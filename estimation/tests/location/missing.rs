@@ -196,11 +196,6 @@ proptest! {
                     prop_assert!(position_m.iter().all(|v| v.is_finite()));
                 }
             }
-            let segments = segment_delays(&measurements);
-            if let Some(two_stage) = two_stage(&measurements, &segments) {
-                let _ = three_stage(&two_stage);
-            }
-            let _ = maximum_likelihood(&measurements, Point::new(1.0, 1.0));
         }
     }
 

@@ -19,7 +19,7 @@ pub struct Scene {
 /// R_lk at a given delay from a received frame.
 pub fn block_at(system: &System, frame: &CMatrix, k: usize, delay_s: f64) -> CMatrix {
     let waveform = &system.irs[k].waveform;
-    let phasors = system.delay_phasors(k, delay_s);
+    let phasors = system.delay_phasors(k, delay_s).unwrap();
     let mut block = CMatrix::zeros(system.sensors, waveform.codes.nrows());
     for (i, &subcarrier) in waveform.subcarriers.iter().enumerate() {
         block += frame.column(subcarrier) * phasors[i].conj() * waveform.codes.column(i).adjoint();

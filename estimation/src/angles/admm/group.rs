@@ -1,6 +1,6 @@
-//! Blocks side by side: the part of an ADMM iteration that concerns one group of them.
+//! The part of an ADMM iteration that concerns one group of blocks.
 //!
-//! A group holds [`LANES`] blocks of one order in the layout of [`HermitianBatch`]: lower triangles, entry by entry,
+//! A group holds [`LANES`] blocks of one order in the layout of [`triangle_index`]: lower triangles, entry by entry,
 //! one lane per block, so that every step vectorises over blocks. Rows below `sensors` and columns left of it hold X^H.
 
 use model::CMatrix;
@@ -9,9 +9,9 @@ use num_complex::Complex64;
 use super::super::problem::{DepartureForm, JointProblem};
 use super::Norms;
 use super::steps::{After, Before, SumDiagonals};
-use crate::linalg::{ComplexLanes, HermitianBatch, Instructions, LANES, Lanes, PsdProjector, dispatch};
+use crate::linalg::{ComplexLanes, Instructions, LANES, Lanes, PsdProjector, dispatch, triangle_index};
 
-/// Where a path is kept.
+/// Position of a path in the groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
     pub l: usize,
@@ -43,23 +43,11 @@ pub struct Group {
     pub(super) departure: Vec<ComplexLanes>,
     pub(super) arrival_sums: Vec<ComplexLanes>,
     pub(super) departure_sums: Vec<ComplexLanes>,
-    /// <U, Z - B> of each block.
+    /// <U, Z - B> of each block: its remaining infeasibility in units of 2 rho e_lk.
     pub(super) infeasibility: Lanes,
     /// One for lanes in use, zero for others.
     pub(super) used: Lanes,
     pub norms: Norms,
-}
-
-/// One lane of sums along diagonals.
-pub struct DiagonalSums<'a> {
-    sums: &'a [ComplexLanes],
-    lane: usize,
-}
-
-impl DiagonalSums<'_> {
-    pub fn at(&self, diagonal: usize) -> Complex64 {
-        get(&self.sums[diagonal], self.lane)
-    }
 }
 
 /// Distributes the paths of a problem over groups of equal order and form, lanes filled evenly.
@@ -87,7 +75,7 @@ pub fn arrange(problem: &JointProblem) -> (Vec<Group>, Vec<Place>) {
     (groups, places)
 }
 
-fn get(entry: &ComplexLanes, lane: usize) -> Complex64 {
+pub fn get(entry: &ComplexLanes, lane: usize) -> Complex64 {
     Complex64::new(entry.re.0[lane], entry.im.0[lane])
 }
 
@@ -100,13 +88,14 @@ impl Group {
     fn new(sensors: usize, corner: usize, form: DepartureForm) -> Self {
         let order = sensors + corner;
         let zeros = |count: usize| vec![ComplexLanes::ZERO; count];
-        let triangle = HermitianBatch::index(order, 0);
+        let triangle = triangle_index(order, 0);
+        let instructions = Instructions::detect();
         Self {
             sensors,
             corner,
             form,
-            instructions: Instructions::detect(),
-            projector: PsdProjector::new(order),
+            instructions,
+            projector: PsdProjector::available(order, instructions),
             point: zeros(triangle),
             multiplier: zeros(triangle),
             model: zeros(triangle),
@@ -141,63 +130,31 @@ impl Group {
     }
 
     pub fn set_corners(&mut self, lane: usize, arrival: &[Complex64], departure: &[Complex64]) {
-        for (entry, &value) in self.arrival.iter_mut().zip(arrival) {
+        let corners = [(&mut self.arrival, arrival), (&mut self.departure, departure)];
+        for (entry, &value) in
+            corners.into_iter().flat_map(|(entries, values)| entries.iter_mut().zip(values))
+        {
             set(entry, lane, value);
         }
-        for (entry, &value) in self.departure.iter_mut().zip(departure) {
-            set(entry, lane, value);
-        }
-    }
-
-    pub fn arrival_sums(&self, lane: usize) -> DiagonalSums<'_> {
-        DiagonalSums { sums: &self.arrival_sums, lane }
-    }
-
-    pub fn departure_sums(&self, lane: usize) -> DiagonalSums<'_> {
-        DiagonalSums { sums: &self.departure_sums, lane }
     }
 
     pub fn rescale_multiplier(&mut self, factor: f64) {
         for entry in &mut self.multiplier {
             entry.re.0.iter_mut().chain(&mut entry.im.0).for_each(|v| *v *= factor);
         }
-        self.sum_diagonals();
+        dispatch(self.instructions, SumDiagonals { group: self });
     }
 
     /// X_lk (M x corner) of one block.
     pub fn denoised(&self, lane: usize) -> CMatrix {
-        let adjoint = |n, m| get(&self.model[HermitianBatch::index(self.sensors + n, m)], lane);
+        let adjoint = |n, m| get(&self.model[triangle_index(self.sensors + n, m)], lane);
         CMatrix::from_fn(self.sensors, self.corner, |m, n| adjoint(n, m).conj())
     }
 
     /// tr T(v_l) + tr T(u_k) (or tr P_lk) of one block.
     pub fn traces(&self, lane: usize) -> f64 {
         let order = self.sensors + self.corner;
-        (0..order).map(|i| self.model[HermitianBatch::index(i, i)].re.0[lane]).sum()
-    }
-
-    /// <U, Z - B> of one block: what its remaining infeasibility is worth, over 2 rho e_lk.
-    pub fn infeasibility(&self, lane: usize) -> f64 {
-        self.infeasibility.0[lane]
-    }
-
-    /// Turns the off-diagonal part of the last point by the phase between its fit and the new block.
-    pub fn turn_phase(&mut self, lane: usize, block: &CMatrix, signal: &CMatrix) {
-        let along = (self.denoised(lane) * signal).dotc(block);
-        if along.norm() == 0.0 {
-            return;
-        }
-        // X^H is stored: it turns the other way.
-        let turn = (along / along.norm()).conj();
-        for n in 0..self.corner {
-            for m in 0..self.sensors {
-                let at = HermitianBatch::index(self.sensors + n, m);
-                for entry in [&mut self.point[at], &mut self.multiplier[at]] {
-                    let value = get(entry, lane) * turn;
-                    set(entry, lane, value);
-                }
-            }
-        }
+        (0..order).map(|i| self.model[triangle_index(i, i)].re.0[lane]).sum()
     }
 
     /// Steps 2 to 4 of the iteration for all lanes, and the sums that step 1 of the next one needs.
@@ -205,9 +162,5 @@ impl Group {
         dispatch(self.instructions, Before { group: self, rho, relaxation });
         self.projector.project_group(&mut self.work);
         dispatch(self.instructions, After { group: self, relaxation });
-    }
-
-    fn sum_diagonals(&mut self) {
-        dispatch(self.instructions, SumDiagonals { group: self });
     }
 }

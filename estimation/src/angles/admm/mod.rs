@@ -11,8 +11,8 @@
 //!
 //! Steps 2 to 4 of a block need no other block, so that an iteration is one parallel pass over groups of blocks, and
 //! sums over blocks are taken in a fixed order: the result does not depend on the number of threads.
-//! It stops when the primal residual ||Z - B|| and the dual residual ||Z - Z_old||, each relative to what it is the
-//! difference of, fall below the tolerance; the penalty is balanced between the two on the way.
+//! The iteration stops when the primal residual ||Z - B|| and the dual residual ||Z - Z_old||, each relative to the norm of
+//! its terms, are below the tolerance. The penalty is adapted to balance the two.
 //! Cost: one Hermitian eigen-decomposition of order M + N per path and iteration; nothing is allocated in the loop.
 
 mod group;
@@ -23,6 +23,7 @@ use num_complex::Complex64;
 use rayon::prelude::*;
 
 use super::problem::{DepartureForm, JointProblem, JointSolution, ProblemError};
+use crate::linalg::ComplexLanes;
 use group::{Group, Place};
 use penalty::Penalty;
 
@@ -34,15 +35,15 @@ const RESIDUAL_PER_TOLERANCE: f64 = 3.0;
 /// Settings of the solver.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AdmmSettings {
-    /// Relative accuracy of the objective. The stop is by residuals: see `RESIDUAL_PER_TOLERANCE`.
+    /// Relative accuracy of the objective. The stopping rule uses residuals: see `RESIDUAL_PER_TOLERANCE`.
     pub tolerance: f64,
-    /// Iteration limit.
+    /// Iteration limit, at least 1.
     pub max_iterations: usize,
-    /// First penalty rho, for a problem scaled to unit noise and unit mean ||S_k||; balanced from there.
+    /// Initial penalty rho, for a problem scaled to unit noise and unit mean ||S_k||.
     pub penalty: f64,
-    /// Over-relaxation, 1 for none, below 2.
+    /// Over-relaxation factor, between 0 and 2; 1 for none.
     pub relaxation: f64,
-    /// Whether the penalty is balanced between the residuals; else it stays as it is, as in the paper.
+    /// Whether the penalty is adapted to balance the residuals. The paper keeps it constant.
     pub balanced: bool,
 }
 
@@ -53,82 +54,35 @@ impl Default for AdmmSettings {
 }
 
 impl AdmmSettings {
-    /// Refuses settings that cannot work.
-    pub fn validate(&self) -> Result<(), ProblemError> {
-        let refuse = |name, value| Err(ProblemError::Scalar { name, value });
-        if !(self.tolerance.is_finite() && self.tolerance > 0.0) {
-            return refuse("tolerance", self.tolerance);
-        }
-        if !(self.penalty.is_finite() && self.penalty > 0.0) {
-            return refuse("penalty", self.penalty);
-        }
+    fn validate(&self) -> Result<(), ProblemError> {
+        let positive = |value: f64| value.is_finite() && value > 0.0;
         if !(self.relaxation > 0.0 && self.relaxation < 2.0) {
-            return refuse("relaxation", self.relaxation);
+            return Err(ProblemError::Relaxation(self.relaxation));
         }
-        if self.max_iterations == 0 {
-            return refuse("max_iterations", 0.0);
+        let values = [
+            ("tolerance", self.tolerance),
+            ("penalty", self.penalty),
+            ("max_iterations", self.max_iterations as f64),
+        ];
+        match values.into_iter().find(|(_, value)| !positive(*value)) {
+            Some((name, value)) => Err(ProblemError::Scalar { name, value }),
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 
-/// A solver that keeps its memory and its last point from one problem to the next.
-#[derive(Debug, Default)]
-pub struct JointSolver {
-    state: Option<State>,
-}
-
-impl JointSolver {
-    /// A solver without a past.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Solves from a cold start.
-    pub fn solve(
-        &mut self,
-        problem: &JointProblem,
-        settings: &AdmmSettings,
-    ) -> Result<JointSolution, ProblemError> {
-        self.forget();
-        self.solve_warm(problem, settings)
-    }
-
-    /// Solves from where the last problem ended, if it had the same paths and sizes. The phases of the paths, which
-    /// change from frame to frame, are carried over to the new data first.
-    pub fn solve_warm(
-        &mut self,
-        problem: &JointProblem,
-        settings: &AdmmSettings,
-    ) -> Result<JointSolution, ProblemError> {
-        problem.validate()?;
-        settings.validate()?;
-        let mut state = match self.state.take().filter(|state| state.fits(problem)) {
-            Some(state) => state.renewed(problem),
-            None => State::new(problem, settings),
-        };
-        let outcome = if state.groups.len() > 1 && rayon::current_num_threads() > 1 {
-            // One entry into the pool for the whole solve: iterations then fork and join without allocating.
-            rayon::scope(|_| state.iterate(problem, settings))
-        } else {
-            state.iterate(problem, settings)
-        };
-        let solution = state.solution(problem, outcome);
-        self.state = Some(state);
-        Ok(solution)
-    }
-
-    /// Drops the last point: the next solve starts cold.
-    pub fn forget(&mut self) {
-        self.state = None;
-    }
-}
-
-struct Outcome {
-    iterations: usize,
-    converged: bool,
-    primal: f64,
-    dual: f64,
+/// Solves a joint problem from a cold start.
+pub fn solve(problem: &JointProblem, settings: &AdmmSettings) -> Result<JointSolution, ProblemError> {
+    problem.validate()?;
+    settings.validate()?;
+    let mut iterate = Iterate::new(problem, settings);
+    let (iterations, norms) = if iterate.groups.len() > 1 && rayon::current_num_threads() > 1 {
+        // One entry into the pool for the whole solve: iterations then fork and join without allocating.
+        rayon::scope(|_| iterate.run(problem, settings))
+    } else {
+        iterate.run(problem, settings)
+    };
+    Ok(iterate.solution(problem, settings, iterations, norms))
 }
 
 /// Sums of squares over blocks that the stopping rule needs.
@@ -141,114 +95,98 @@ struct Norms {
 }
 
 impl Norms {
+    /// Relative primal and dual residual.
     fn relative(&self) -> (f64, f64) {
         let ratio = |a: f64, b: f64| if a == 0.0 { 0.0 } else { (a / b.max(f64::MIN_POSITIVE)).sqrt() };
         (ratio(self.primal, self.point), ratio(self.dual, self.multiplier))
     }
+
+    fn is_below(&self, settings: &AdmmSettings) -> bool {
+        let limit = RESIDUAL_PER_TOLERANCE * settings.tolerance;
+        let (primal, dual) = self.relative();
+        primal <= limit && dual <= limit
+    }
 }
 
-#[derive(Debug)]
-struct State {
-    sensors: usize,
-    /// Order and form of every departure side, to recognise a problem of the same shape.
-    shape: Vec<(DepartureForm, usize)>,
+/// The current point of the iteration.
+struct Iterate {
     groups: Vec<Group>,
     /// Group and lane of every path.
     places: Vec<Place>,
     penalty: Penalty,
-    /// First column of T(v_l) and T(u_k).
+    /// First columns of T(v_l) and T(u_k).
     arrival: Vec<Vec<Complex64>>,
     departure: Vec<Vec<Complex64>>,
 }
 
-impl State {
+impl Iterate {
     fn new(problem: &JointProblem, settings: &AdmmSettings) -> Self {
-        let shape: Vec<_> = problem.departures.iter().map(|d| (d.form, d.signal.nrows())).collect();
         let (groups, places) = group::arrange(problem);
-        let mut state = Self {
-            sensors: problem.sensors,
+        let orders = problem.departures.iter().map(|departure| departure.signal.nrows());
+        let mut iterate = Self {
             groups,
             places,
             penalty: Penalty::new(problem, settings.penalty),
             arrival: vec![vec![Complex64::ZERO; problem.sensors]; problem.departures.len()],
-            departure: shape.iter().map(|&(_, order)| vec![Complex64::ZERO; order]).collect(),
-            shape,
+            departure: orders.map(|order| vec![Complex64::ZERO; order]).collect(),
         };
-        state.load(problem);
-        state
-    }
-
-    fn fits(&self, problem: &JointProblem) -> bool {
-        self.sensors == problem.sensors
-            && self.shape.iter().copied().eq(problem.departures.iter().map(|d| (d.form, d.signal.nrows())))
-            && self.places.iter().map(|p| (p.l, p.k)).eq(problem.paths.iter().map(|p| (p.l, p.k)))
-    }
-
-    /// The last point with the data of a new problem.
-    fn renewed(mut self, problem: &JointProblem) -> Self {
-        for (place, path) in self.places.iter().zip(&problem.paths) {
-            self.groups[place.group].turn_phase(place.lane, &path.block, &problem.departures[path.k].signal);
-        }
-        self.penalty = Penalty::new(problem, self.penalty.rho());
-        self.load(problem);
-        self
-    }
-
-    fn load(&mut self, problem: &JointProblem) {
-        for (place, path) in self.places.iter().zip(&problem.paths) {
+        for (place, path) in iterate.places.iter().zip(&problem.paths) {
             let data = &path.block * problem.departures[path.k].signal.adjoint();
-            self.groups[place.group].load(place.lane, &data.scale(problem.lambda));
+            iterate.groups[place.group].load(place.lane, &data.scale(problem.lambda));
         }
-        self.spread_penalty();
+        iterate.update_inverses();
+        iterate
     }
 
-    /// Hands (lambda S S^H + 2 rho I)^-1 to every block.
-    fn spread_penalty(&mut self) {
+    /// Recomputes (lambda S S^H + 2 rho I)^-1 and copies it to every block.
+    fn update_inverses(&mut self) {
         self.penalty.refactor();
         for place in &self.places {
             self.groups[place.group].set_inverse(place.lane, self.penalty.inverse(place.k));
         }
     }
 
-    fn iterate(&mut self, problem: &JointProblem, settings: &AdmmSettings) -> Outcome {
-        let (mut primal, mut dual) = (f64::INFINITY, f64::INFINITY);
-        let limit = RESIDUAL_PER_TOLERANCE * settings.tolerance;
+    /// Iterates until the residuals are below the tolerance or the limit is reached: the number of iterations and the last
+    /// norms.
+    fn run(&mut self, problem: &JointProblem, settings: &AdmmSettings) -> (usize, Norms) {
+        let mut norms = Norms::default();
         for iteration in 1..=settings.max_iterations {
             self.average_diagonals(problem);
-            let norms = self.update_blocks(settings.relaxation);
-            (primal, dual) = norms.relative();
-            if primal <= limit && dual <= limit {
-                return Outcome { iterations: iteration, converged: true, primal, dual };
+            norms = self.update_blocks(settings.relaxation);
+            if norms.is_below(settings) {
+                return (iteration, norms);
             }
+            let (primal, dual) = norms.relative();
             if settings.balanced
                 && let Some(factor) = self.penalty.balance(iteration, primal, dual)
             {
                 self.groups.iter_mut().for_each(|group| group.rescale_multiplier(1.0 / factor));
-                self.spread_penalty();
+                self.update_inverses();
             }
         }
-        Outcome { iterations: settings.max_iterations, converged: false, primal, dual }
+        (settings.max_iterations, norms)
     }
 
     /// Step 1: T(v_l) and T(u_k) from the diagonals of Z + U.
     fn average_diagonals(&mut self, problem: &JointProblem) {
         let loss = 0.5 / self.penalty.rho();
+        let paths = || self.places.iter().zip(&problem.paths);
         for (l, row) in self.arrival.iter_mut().enumerate() {
-            let shared = self.places.iter().zip(&problem.paths).filter(|(place, _)| place.l == l);
+            let shared = paths().filter(|(place, _)| place.l == l);
             average(
                 row,
                 loss,
-                shared.map(|(place, path)| (path.weight, self.groups[place.group].arrival_sums(place.lane))),
+                shared.map(|(place, path)| (path.weight, place.lane, &self.groups[place.group].arrival_sums)),
             );
         }
         for (k, row) in self.departure.iter_mut().enumerate() {
             if problem.departures[k].form == DepartureForm::Structured {
-                let shared = self.places.iter().zip(&problem.paths).filter(|(place, _)| place.k == k);
+                let shared = paths().filter(|(place, _)| place.k == k);
                 average(
                     row,
                     loss,
                     shared.map(|(place, path)| {
-                        (path.weight, self.groups[place.group].departure_sums(place.lane))
+                        (path.weight, place.lane, &self.groups[place.group].departure_sums)
                     }),
                 );
             }
@@ -280,26 +218,33 @@ impl State {
         sum
     }
 
-    fn solution(&self, problem: &JointProblem, outcome: Outcome) -> JointSolution {
+    fn solution(
+        &self,
+        problem: &JointProblem,
+        settings: &AdmmSettings,
+        iterations: usize,
+        norms: Norms,
+    ) -> JointSolution {
         let denoised: Vec<_> =
             self.places.iter().map(|place| self.groups[place.group].denoised(place.lane)).collect();
         let mut objective = 0.0;
         for ((place, path), x) in self.places.iter().zip(&problem.paths).zip(&denoised) {
+            let group = &self.groups[place.group];
             let fit = (x * &problem.departures[path.k].signal - &path.block).norm_squared();
-            let traces = self.groups[place.group].traces(place.lane);
-            // The Lagrangian rather than the objective at B: first-order free of the remaining infeasibility.
-            let correction = 2.0 * self.penalty.rho() * self.groups[place.group].infeasibility(place.lane);
-            objective += path.weight * (traces + problem.lambda * fit + correction);
+            // The Lagrangian instead of the objective at B: its error is of second order in the infeasibility.
+            let correction = 2.0 * self.penalty.rho() * group.infeasibility.0[place.lane];
+            objective += path.weight * (group.traces(place.lane) + problem.lambda * fit + correction);
         }
         let used = |shared: bool, row: &[Complex64]| shared.then(|| row.iter().map(|v| v.conj()).collect());
         let arrival = self.arrival.iter().enumerate();
         let departure = self.departure.iter().enumerate();
+        let (primal_residual, dual_residual) = norms.relative();
         JointSolution {
             objective,
-            iterations: outcome.iterations,
-            converged: outcome.converged,
-            primal_residual: outcome.primal,
-            dual_residual: outcome.dual,
+            iterations,
+            converged: norms.is_below(settings),
+            primal_residual,
+            dual_residual,
             arrival: arrival.map(|(l, row)| used(self.places.iter().any(|p| p.l == l), row)).collect(),
             departure: departure
                 .map(|(k, row)| {
@@ -312,18 +257,19 @@ impl State {
     }
 }
 
-/// Weighted mean of each diagonal over the blocks that share it; `sums` holds the sum along each diagonal.
+/// Weighted mean of each diagonal over the blocks that share it, given as weight, lane and sums along the diagonals; the
+/// main diagonal is reduced by `loss`.
 fn average<'a>(
     row: &mut [Complex64],
     loss: f64,
-    shared: impl Iterator<Item = (f64, group::DiagonalSums<'a>)>,
+    shared: impl Iterator<Item = (f64, usize, &'a Vec<ComplexLanes>)>,
 ) {
     row.fill(Complex64::ZERO);
     let mut total = 0.0;
-    for (weight, sums) in shared {
+    for (weight, lane, sums) in shared {
         total += weight;
-        for (m, value) in row.iter_mut().enumerate() {
-            *value += sums.at(m) * weight;
+        for (value, sum) in row.iter_mut().zip(sums) {
+            *value += group::get(sum, lane) * weight;
         }
     }
     if total == 0.0 {

@@ -1,16 +1,16 @@
-//! The penalty rho and what depends on it: the factored X-update and the balance of the residuals.
+//! The penalty rho, the inverse in the update of X that depends on it, and its adaptation.
 
 use model::CMatrix;
-use nalgebra::DVector;
+use nalgebra::{Dyn, SymmetricEigen};
 use num_complex::Complex64;
 
-use super::super::problem::JointProblem;
+use super::super::problem::{Departure, JointProblem};
 
-/// Residuals further apart than this move the penalty.
+/// The penalty is changed where the ratio of the residuals exceeds this.
 const IMBALANCE: f64 = 3.0;
-/// Largest single step of the penalty.
+/// Largest factor of a single change of the penalty.
 const LARGEST_STEP: f64 = 5.0;
-/// Iterations between two looks at the balance, growing so that the penalty settles.
+/// Iterations before the first check of the residuals; the interval grows so that the penalty converges.
 const FIRST_LOOK: usize = 8;
 
 #[derive(Debug)]
@@ -19,32 +19,18 @@ pub struct Penalty {
     lambda: f64,
     next_look: usize,
     interval: usize,
-    /// Per IRS: eigenvectors and eigenvalues of S S^H, and (lambda S S^H + 2 rho I)^-1.
-    factors: Vec<Factor>,
-}
-
-#[derive(Debug)]
-struct Factor {
-    vectors: CMatrix,
-    values: DVector<f64>,
-    inverse: CMatrix,
+    /// Per IRS: eigendecomposition of S S^H, and (lambda S S^H + 2 rho I)^-1.
+    factors: Vec<(SymmetricEigen<Complex64, Dyn>, CMatrix)>,
 }
 
 impl Penalty {
     pub fn new(problem: &JointProblem, rho: f64) -> Self {
-        let factors = problem
-            .departures
-            .iter()
-            .map(|departure| {
-                let gram = (&departure.signal * departure.signal.adjoint()).symmetric_eigen();
-                let order = gram.eigenvalues.len();
-                Factor {
-                    vectors: gram.eigenvectors,
-                    values: gram.eigenvalues,
-                    inverse: CMatrix::zeros(order, order),
-                }
-            })
-            .collect();
+        let factor = |departure: &Departure| {
+            let gram = (&departure.signal * departure.signal.adjoint()).symmetric_eigen();
+            let order = gram.eigenvalues.len();
+            (gram, CMatrix::zeros(order, order))
+        };
+        let factors = problem.departures.iter().map(factor).collect();
         Self { rho, lambda: problem.lambda, next_look: FIRST_LOOK, interval: FIRST_LOOK, factors }
     }
 
@@ -53,28 +39,28 @@ impl Penalty {
     }
 
     pub fn inverse(&self, k: usize) -> &CMatrix {
-        &self.factors[k].inverse
+        &self.factors[k].1
     }
 
     /// Recomputes the inverses for the present rho from the eigenvectors: `Q (lambda s^2 + 2 rho)^-1 Q^H`.
     pub fn refactor(&mut self) {
-        for factor in &mut self.factors {
-            let order = factor.values.len();
+        for (gram, inverse) in &mut self.factors {
+            let order = gram.eigenvalues.len();
             for i in 0..order {
                 for j in 0..=i {
                     let mut sum = Complex64::ZERO;
                     for q in 0..order {
-                        let shrink = 1.0 / (self.lambda * factor.values[q].max(0.0) + 2.0 * self.rho);
-                        sum += factor.vectors[(i, q)] * factor.vectors[(j, q)].conj() * shrink;
+                        let shrink = 1.0 / (self.lambda * gram.eigenvalues[q].max(0.0) + 2.0 * self.rho);
+                        sum += gram.eigenvectors[(i, q)] * gram.eigenvectors[(j, q)].conj() * shrink;
                     }
-                    factor.inverse[(i, j)] = sum;
-                    factor.inverse[(j, i)] = sum.conj();
+                    inverse[(i, j)] = sum;
+                    inverse[(j, i)] = sum.conj();
                 }
             }
         }
     }
 
-    /// A look at the balance: the factor by which rho was changed, if it was.
+    /// Checks the ratio of the residuals; returns the factor by which rho was changed, if it was.
     pub fn balance(&mut self, iteration: usize, primal: f64, dual: f64) -> Option<f64> {
         if iteration < self.next_look {
             return None;

@@ -4,7 +4,7 @@ use super::super::problem::DepartureForm;
 use super::Norms;
 use super::group::Group;
 use crate::linalg::register::{Complexes, Register};
-use crate::linalg::{HermitianBatch, Kernel, LANES};
+use crate::linalg::{Kernel, LANES, triangle_index};
 
 /// B from the averages and the data, and B^ - U for the projection.
 pub struct Before<'a> {
@@ -19,7 +19,7 @@ pub struct After<'a> {
     pub relaxation: f64,
 }
 
-/// The sums along diagonals alone.
+/// Only the sums along diagonals.
 pub struct SumDiagonals<'a> {
     pub group: &'a mut Group,
 }
@@ -64,7 +64,7 @@ fn denoise<R: Register>(group: &mut Group, rho: f64) {
     let twice_rho = R::splat(2.0 * rho);
     // The right-hand side, into the scratch.
     for n in 0..corner {
-        let row = HermitianBatch::index(sensors + n, 0);
+        let row = triangle_index(sensors + n, 0);
         for m in 0..sensors {
             let sum =
                 Complexes::<R>::load(&group.point[row + m]) + Complexes::load(&group.multiplier[row + m]);
@@ -73,7 +73,7 @@ fn denoise<R: Register>(group: &mut Group, rho: f64) {
         }
     }
     for n in 0..corner {
-        let row = HermitianBatch::index(sensors + n, 0);
+        let row = triangle_index(sensors + n, 0);
         let inverse = &group.inverse[n * corner..(n + 1) * corner];
         let mut first = 0;
         while first < sensors {
@@ -81,7 +81,7 @@ fn denoise<R: Register>(group: &mut Group, rho: f64) {
             let mut sums = [Complexes::<R>::zero(); TILE];
             for (j, factor) in inverse.iter().enumerate() {
                 let factor = Complexes::<R>::load(factor);
-                let source = HermitianBatch::index(sensors + j, first);
+                let source = triangle_index(sensors + j, first);
                 for (t, sum) in sums.iter_mut().enumerate().take(width) {
                     *sum = sum.plus(factor, Complexes::load(&group.work[source + t]));
                 }
@@ -100,11 +100,11 @@ fn corners<R: Register>(group: &mut Group, rho: f64) {
     let (sensors, corner) = (group.sensors, group.corner);
     for i in 0..sensors {
         for j in 0..=i {
-            group.model[HermitianBatch::index(i, j)] = group.arrival[i - j];
+            group.model[triangle_index(i, j)] = group.arrival[i - j];
         }
     }
     for i in 0..corner {
-        let row = HermitianBatch::index(sensors + i, sensors);
+        let row = triangle_index(sensors + i, sensors);
         for j in 0..=i {
             match group.form {
                 DepartureForm::Structured => group.model[row + j] = group.departure[i - j],
@@ -141,7 +141,7 @@ fn multiply<R: Register>(group: &mut Group, relaxation: f64) {
     let order = group.sensors + group.corner;
     let [mut primal, mut dual, mut point_norm, mut multiplier_norm, mut along] = [R::zero(); 5];
     for i in 0..order {
-        let row = HermitianBatch::index(i, 0);
+        let row = triangle_index(i, 0);
         for j in 0..=i {
             let (new, model) =
                 (Complexes::<R>::load(&group.work[row + j]), Complexes::load(&group.model[row + j]));
@@ -186,7 +186,7 @@ fn sum_diagonals<R: Register>(group: &mut Group) {
         for offset in 0..order {
             let mut sum = Complexes::<R>::zero();
             for j in first..first + order - offset {
-                let at = HermitianBatch::index(j + offset, j);
+                let at = triangle_index(j + offset, j);
                 sum = sum + Complexes::load(&group.point[at]) + Complexes::load(&group.multiplier[at]);
             }
             let sums = if first == 0 { &mut group.arrival_sums } else { &mut group.departure_sums };

@@ -1,23 +1,14 @@
-//! Storage of many Hermitian matrices of one order.
+//! Hermitian matrices of one order in the layout of the projection, for its tests and benchmarks.
+#![allow(dead_code)] // Each test uses a part.
 
-use std::slice::{ChunksExact, ChunksExactMut};
+use std::slice::ChunksExactMut;
 
 use nalgebra::DMatrix;
 use num_complex::Complex;
 
-use super::lanes::{ComplexLanes, LANES};
-use super::tridiagonal::row_start;
+use hyloc_estimation::linalg::{ComplexLanes, LANES, PsdProjector, triangle_index};
 
-/// Hermitian matrices of one order, side by side in groups of [`LANES`].
-///
-/// Of each matrix the lower triangle is stored, row by row: entry `(i, j)`, `j <= i`, of the matrices
-/// of a group is the element `i (i + 1) / 2 + j` of the group ([`Self::index`]), which holds the real
-/// parts of the [`LANES`] matrices and then their imaginary parts. Groups follow one another without
-/// gaps. Matrix `m` is lane `m % LANES` of group `m / LANES`; lanes past the last matrix are zero at
-/// first and may hold anything.
-///
-/// Entrywise steps run over [`Self::entries_mut`] as over one long vector. The imaginary parts of the
-/// diagonal are stored too and must stay zero.
+/// Matrix `m` is lane `m % LANES` of group `m / LANES`; lanes past the last matrix are zero.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HermitianBatch {
     order: usize,
@@ -29,30 +20,13 @@ impl HermitianBatch {
     /// `count` zero matrices of order `order`, which must be positive.
     pub fn zeros(order: usize, count: usize) -> Self {
         assert!(order > 0, "a matrix of order zero");
-        let entries = vec![ComplexLanes::ZERO; count.div_ceil(LANES) * row_start(order)];
+        let entries = vec![ComplexLanes::ZERO; count.div_ceil(LANES) * triangle_index(order, 0)];
         Self { order, count, entries }
-    }
-
-    /// Where entry `(row, column)`, `column <= row`, stands in its group; the same for all orders.
-    #[inline(always)]
-    pub const fn index(row: usize, column: usize) -> usize {
-        debug_assert!(column <= row);
-        row_start(row) + column
-    }
-
-    /// The order of the matrices.
-    pub fn order(&self) -> usize {
-        self.order
     }
 
     /// The number of matrices.
     pub fn count(&self) -> usize {
         self.count
-    }
-
-    /// The number of elements of a group.
-    pub fn group_len(&self) -> usize {
-        row_start(self.order)
     }
 
     /// All entries, group after group.
@@ -65,14 +39,16 @@ impl HermitianBatch {
         &mut self.entries
     }
 
-    /// The groups one after another.
-    pub fn groups(&self) -> ChunksExact<'_, ComplexLanes> {
-        self.entries.chunks_exact(row_start(self.order))
+    /// The groups one after another, to be changed.
+    pub fn groups_mut(&mut self) -> ChunksExactMut<'_, ComplexLanes> {
+        self.entries.chunks_exact_mut(triangle_index(self.order, 0))
     }
 
-    /// The groups one after another, to be changed; they are disjoint, so different threads may.
-    pub fn groups_mut(&mut self) -> ChunksExactMut<'_, ComplexLanes> {
-        self.entries.chunks_exact_mut(row_start(self.order))
+    /// Replaces every matrix by its projection.
+    pub fn project(&mut self, projector: &mut PsdProjector) {
+        for group in self.groups_mut() {
+            projector.project_group(group).expect("a group of the same order");
+        }
     }
 
     /// Entry `(row, column)` of matrix `matrix`, of either triangle.
@@ -114,6 +90,6 @@ impl HermitianBatch {
 
     fn place(&self, matrix: usize, row: usize, column: usize) -> usize {
         assert!(matrix < self.count && row < self.order, "no such entry");
-        matrix / LANES * row_start(self.order) + Self::index(row, column)
+        matrix / LANES * triangle_index(self.order, 0) + triangle_index(row, column)
     }
 }
