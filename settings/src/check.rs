@@ -1,25 +1,20 @@
-//! Checks of single options, as value parsers of `clap`: each says what is allowed.
+//! Value parsers of `clap` for single options; an error says what is allowed.
 
 use std::fmt::Display;
 use std::net::SocketAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
-use serde::de::DeserializeOwned;
-use serde::de::IntoDeserializer;
 use serde::de::value::{Error, StrDeserializer};
-
-/// Longest time that may be asked for.
-const LONGEST_S: f64 = 3600.0;
+use serde::de::{DeserializeOwned, IntoDeserializer};
 
 const NONE: &str = "none";
-
 const AUTO: &str = "auto";
 
 /// A value, or what is allowed.
 pub type Checked<T> = Result<T, String>;
 
-/// A number between two others, or one of them.
+/// A number from `least` to `most`, both included.
 pub fn within<T>(least: T, most: T) -> impl Fn(&str) -> Checked<T> + Clone
 where
     T: FromStr + PartialOrd + Display + Clone,
@@ -32,21 +27,21 @@ where
 
 /// A time in seconds, up to an hour.
 pub fn seconds(text: &str) -> Checked<Duration> {
-    within(0.0, LONGEST_S)(text).map(Duration::from_secs_f64)
+    within(0.0, 3600.0)(text).map(Duration::from_secs_f64)
 }
 
-/// A time in milliseconds, up to a minute.
+/// A time in milliseconds, from `least` to a minute.
 pub fn milliseconds(least: u64) -> impl Fn(&str) -> Checked<Duration> + Clone {
     move |text| within(least, 60_000)(text).map(Duration::from_millis)
 }
 
-/// One of the names that an enumeration has in files.
+/// The value of an enumeration by its name in files.
 pub fn named<T: DeserializeOwned>(allowed: &str) -> impl Fn(&str) -> Checked<T> + Clone {
     let allowed = allowed.to_owned();
     move |text| by_name(text).ok_or_else(|| format!("must be {allowed}"))
 }
 
-/// One of the names that an enumeration has in files, or `auto`.
+/// The value of an enumeration by its name in files, or `auto`.
 pub fn auto_or<T: DeserializeOwned>(allowed: &str) -> impl Fn(&str) -> Checked<Option<T>> + Clone {
     let allowed = allowed.to_owned();
     move |text| match text {
@@ -60,7 +55,7 @@ fn by_name<T: DeserializeOwned>(text: &str) -> Option<T> {
     T::deserialize(name).ok()
 }
 
-/// What `read` makes of a text, or `none`.
+/// The value that `read` parses, or `none`.
 pub fn or_none<T>(
     allowed: &str,
     read: impl Fn(&str) -> Option<T> + Clone,
@@ -72,32 +67,30 @@ pub fn or_none<T>(
     }
 }
 
-/// Checks a text and keeps it as it is, for an option that is passed on to another process.
+/// Checks a text and returns it unchanged, for an option that is passed to another process.
 pub fn accepted<T>(check: impl Fn(&str) -> Checked<T> + Clone) -> impl Fn(&str) -> Checked<String> + Clone {
     move |text| check(text).map(|_| text.to_owned())
 }
 
-/// Where to listen.
+/// A socket address to listen on.
 pub fn address(text: &str) -> Checked<SocketAddr> {
     text.parse().map_err(|_| "must be address:port, as in 127.0.0.1:7400".into())
 }
 
-/// Where to listen, or `none`.
 pub fn address_or_none(text: &str) -> Checked<Option<SocketAddr>> {
     or_none("address:port", |text| text.parse().ok())(text)
 }
 
-/// Whom to reach.
+/// The address of a peer.
 pub fn host_and_port(text: &str) -> Checked<String> {
-    reached(text).ok_or_else(|| "must be host:port".into())
+    peer(text).ok_or_else(|| "must be host:port".into())
 }
 
-/// Whom to reach, or `none`.
 pub fn host_and_port_or_none(text: &str) -> Checked<Option<String>> {
-    or_none("host:port", reached)(text)
+    or_none("host:port", peer)(text)
 }
 
-fn reached(text: &str) -> Option<String> {
+fn peer(text: &str) -> Option<String> {
     let (host, port) = text.rsplit_once(':')?;
     let valid = !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0);
     valid.then(|| text.to_owned())

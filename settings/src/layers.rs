@@ -1,60 +1,57 @@
 //! A TOML table made of layers: defaults, a file, environment variables, `key=value` pairs.
 //!
-//! A file is merged table by table. A variable or a pair replaces the value at its key whole, so that
-//! `target.motion={line={...}}` takes the place of a circle. Keys are `table.key`, and `list[2].key` for an item
-//! that is there. Values are numbers and truth values where they look like one, else TOML, else text.
+//! A file is merged table by table. A variable or a pair replaces the whole value of its key, so that
+//! `target.motion={line={...}}` replaces a circle. Keys are `table.key`, and `list[2].key` for an existing item.
+//! A value is parsed as a boolean, an integer, a floating-point number or TOML, in this order, and else taken as text.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use toml::{Table, Value};
 
-use crate::SettingsError;
+use crate::{SettingsError, read};
 
-/// What environment variables of the layers begin with.
+/// Prefix of the environment variables.
 const PREFIX: &str = "HYLOC__";
 
-/// Longest text of a key or a value that is taken.
+/// Longest value that is parsed as TOML.
 const LONGEST_TEXT: usize = 64 << 10;
 
-/// Where settings come from, weakest first: the defaults of the type, `file`, `environment`, `overrides`.
+/// Sources of settings, weakest first: the defaults of the type, `file`, `environment`, `overrides`.
 #[derive(Debug, Clone, Default)]
 pub struct Layers {
-    /// A TOML file.
     pub file: Option<PathBuf>,
-    /// Environment variables to look at; none means those of the process.
+    /// Environment variables; none means those of the process.
     pub environment: Option<HashMap<String, String>>,
     /// `key=value` pairs from the command line, with dots in the key.
     pub overrides: Vec<String>,
 }
 
 impl Layers {
-    /// Defaults, `file`, and the environment of the process.
     pub fn from_file(file: impl AsRef<Path>) -> Self {
         Self { file: Some(file.as_ref().to_path_buf()), ..Self::default() }
     }
 
-    pub(crate) fn origin(&self) -> String {
-        match &self.file {
-            Some(path) => path.display().to_string(),
-            None => "settings".into(),
-        }
+    fn origin(&self) -> String {
+        self.file.as_ref().map_or("settings".into(), |path| path.display().to_string())
     }
 
     pub(crate) fn refuse(&self, reason: impl ToString) -> SettingsError {
         SettingsError::Layers { origin: self.origin(), reason: reason.to_string() }
     }
 
-    /// The table that the layers give over the defaults of `T`.
+    /// The file without the layers above it.
+    pub(crate) fn file_alone(file: &Path) -> Self {
+        Self { environment: Some(HashMap::new()), ..Self::from_file(file) }
+    }
+
+    /// The defaults of `T` with all layers applied.
     pub(crate) fn resolve<T: Serialize + Default>(&self) -> Result<Table, SettingsError> {
         let mut table = Table::try_from(T::default()).map_err(|error| self.refuse(error))?;
         if let Some(path) = &self.file {
-            let text = std::fs::read_to_string(path)
-                .map_err(|source| SettingsError::File { path: path.clone(), source })?;
-            let file: Table =
-                toml::from_str(&text).map_err(|error| self.refuse(format!("no valid TOML: {error}")))?;
-            merge(&mut table, file);
+            let invalid = |error| SettingsError::content(path, format!("no valid TOML: {error}"));
+            merge(&mut table, toml::from_str(&read(path)?).map_err(invalid)?);
         }
         for (key, value) in self.variables() {
             let path: Vec<Step> = key.split("__").map(|part| Step::Key(part.to_lowercase())).collect();
@@ -62,34 +59,29 @@ impl Layers {
             set(&mut table, &path, parsed(&value)).map_err(refuse)?;
         }
         for pair in &self.overrides {
-            let (key, value) = pair.split_once('=').ok_or_else(|| SettingsError::Override(shown(pair)))?;
+            let parts = pair.split_once('=').and_then(|(key, value)| Some((steps(key.trim())?, value)));
+            let (path, value) = parts.ok_or_else(|| SettingsError::Override(shown(pair)))?;
             let refuse = |reason: String| self.refuse(format!("{}: {reason}", shown(pair)));
-            let path = steps(key.trim()).ok_or_else(|| SettingsError::Override(shown(pair)))?;
             set(&mut table, &path, parsed(value.trim())).map_err(refuse)?;
         }
         Ok(table)
     }
 
-    /// Variables with the prefix, which is taken off, in an order that does not change from run to run.
-    fn variables(&self) -> Vec<(String, String)> {
-        let ours = |(key, value): (String, String)| {
-            key.strip_prefix(PREFIX).filter(|key| !key.is_empty()).map(|key| (key.to_owned(), value))
-        };
-        let mut found: Vec<(String, String)> = match &self.environment {
-            Some(given) => given.clone().into_iter().filter_map(ours).collect(),
-            None => {
-                let text = |(key, value): (std::ffi::OsString, std::ffi::OsString)| {
-                    Some((key.into_string().ok()?, value.into_string().ok()?))
-                };
-                std::env::vars_os().filter_map(text).filter_map(ours).collect()
-            }
-        };
-        found.sort();
-        found
+    /// Variables with the prefix, without it, in alphabetical order.
+    fn variables(&self) -> BTreeMap<String, String> {
+        let all = self.environment.clone().unwrap_or_else(|| {
+            std::env::vars_os()
+                .filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)))
+                .collect()
+        });
+        all.into_iter()
+            .filter_map(|(key, value)| Some((key.strip_prefix(PREFIX)?.to_owned(), value)))
+            .filter(|(key, _)| !key.is_empty())
+            .collect()
     }
 }
 
-/// A pair as an error shows it: not longer than a line.
+/// A pair as shown in an error: cut off after 200 characters.
 fn shown(text: &str) -> String {
     let short: String = text.chars().take(200).collect();
     if short.len() < text.len() { format!("{short}...") } else { short }
@@ -106,14 +98,14 @@ fn merge(base: &mut Table, over: Table) {
     }
 }
 
-/// One step on the way to a value.
+/// One step of the path to a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Step {
     Key(String),
     Index(usize),
 }
 
-/// `a.b[2].c` as steps; none if it is no such key.
+/// The steps of a key such as `a.b[2].c`; none if the key is invalid.
 fn steps(key: &str) -> Option<Vec<Step>> {
     let is_name = |text: &str| {
         !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
@@ -130,21 +122,24 @@ fn steps(key: &str) -> Option<Vec<Step>> {
     (steps.len() <= 32).then_some(steps)
 }
 
-/// Puts `value` at the end of `path`. Tables on the way are made; items of lists must be there.
+/// Sets the value at `path`. Missing tables are created; items of lists must exist.
 fn set(table: &mut Table, path: &[Step], value: Value) -> Result<(), String> {
+    let empty = || Value::Table(Table::new());
     let Some((Step::Key(first), rest)) = path.split_first() else { return Err("no key".into()) };
-    let mut place = table.entry(first.clone()).or_insert_with(|| Value::Table(Table::new()));
+    let mut place = table.entry(first.clone()).or_insert_with(empty);
     for step in rest {
         place = match step {
             Step::Key(key) => {
                 if !place.is_table() {
-                    *place = Value::Table(Table::new());
+                    *place = empty();
                 }
                 let Value::Table(table) = place else { return Err("no table".into()) };
-                table.entry(key.clone()).or_insert_with(|| Value::Table(Table::new()))
+                table.entry(key.clone()).or_insert_with(empty)
             }
             Step::Index(index) => {
-                let Value::Array(items) = place else { return Err(format!("[{index}] of what is no list")) };
+                let Value::Array(items) = place else {
+                    return Err(format!("[{index}] of a value that is no list"));
+                };
                 let count = items.len();
                 items
                     .get_mut(*index)
@@ -156,25 +151,19 @@ fn set(table: &mut Table, path: &[Step], value: Value) -> Result<(), String> {
     Ok(())
 }
 
-/// What a text stands for.
+/// The value that a text stands for.
 fn parsed(text: &str) -> Value {
-    if let Ok(value) = text.parse::<bool>() {
-        return Value::Boolean(value);
-    }
-    if let Ok(value) = text.parse::<i64>() {
-        return Value::Integer(value);
-    }
-    if let Ok(value) = text.parse::<f64>() {
-        return Value::Float(value);
-    }
-    as_toml(text).unwrap_or_else(|| Value::String(text.to_owned()))
+    let boolean = text.parse().map(Value::Boolean);
+    let number =
+        boolean.or_else(|_| text.parse().map(Value::Integer)).or_else(|_| text.parse().map(Value::Float));
+    number.ok().or_else(|| as_toml(text)).unwrap_or_else(|| Value::String(text.to_owned()))
 }
 
 /// A list, an inline table or a quoted text.
 fn as_toml(text: &str) -> Option<Value> {
     let quoted = text.starts_with(['[', '{', '"', '\'']) && text.len() <= LONGEST_TEXT;
     let mut table: Table = quoted.then(|| toml::from_str(&format!("value = {text}")))?.ok()?;
-    // A text with a line break may have said more than one thing.
+    // A text with a line break may contain further keys.
     let value = table.remove("value")?;
     table.is_empty().then_some(value)
 }

@@ -1,56 +1,50 @@
 //! Settings in layers: defaults, then a TOML file, then environment variables, then flags.
 //!
 //! A variable names a key of a scenario by its path, with two underscores for each dot:
-//! `HYLOC__BASE_STATION__POWER_DBM=40`. Unknown keys are refused whatever layer they come from. Scenarios are read
-//! with `toml` alone: the enumerations of a scenario have content, on which the `config` crate panics where it finds
-//! a bare name. The options of a process ([`options`]), which it reads, have none.
+//! `HYLOC__BASE_STATION__POWER_DBM=40`. Unknown keys are refused in every layer. Scenarios are read with `toml` only:
+//! their enumerations have fields, and the `config` crate panics if it finds a bare name for such a variant. The options
+//! of a process ([`options`]), which are read with `config`, have no such enumerations.
 
 pub mod check;
 mod layers;
 pub mod options;
 mod scenario;
 
-use std::path::PathBuf;
-
-use model::scenario::ScenarioError;
+use std::io;
+use std::path::{Path, PathBuf};
 
 pub use layers::Layers;
-pub use options::{Layered, Options, OrNone};
+pub use options::{EndpointOptions, Layered, Options, OrNone};
 pub use scenario::{ScenarioChoice, load_scenario, load_site_of_file};
 
-/// Why settings cannot be used.
+/// Why settings cannot be used. An I/O error is the source only if a file is at fault.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
-    /// The file cannot be read.
     #[error("cannot read {path}: {source}")]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// The layers do not fit the type: unknown key, wrong kind of value, broken TOML.
+    File { path: PathBuf, source: io::Error },
+    /// The content of a file is invalid; the source is of kind [`io::ErrorKind::InvalidData`].
+    #[error("{path}: {source}")]
+    Content { path: PathBuf, source: io::Error },
+    /// The layers do not fit the type (unknown key, wrong type of value), or a value is impossible.
     #[error("{origin}: {reason}")]
-    Layers {
-        /// Where the settings came from.
-        origin: String,
-        /// What is wrong.
-        reason: String,
-    },
-    /// A flag of the form `key=value` is not of that form.
+    Layers { origin: String, reason: String },
     #[error(
         "'{0}' is not of the form key=value, as in base_station.power_dbm=40 or irs[0].position_m=[10, 50]"
     )]
     Override(String),
-    /// Options that do not go together, or that cannot be used.
+    /// Options that contradict each other or cannot be used.
     #[error("{0}")]
     Options(String),
-    /// The values are of the right kind but impossible.
-    #[error("{origin}: {error}")]
-    Scenario {
-        /// Where the settings came from.
-        origin: String,
-        /// What is impossible.
-        error: ScenarioError,
-    },
+}
+
+impl SettingsError {
+    pub fn content(path: &Path, reason: impl ToString) -> Self {
+        let source = io::Error::new(io::ErrorKind::InvalidData, reason.to_string());
+        Self::Content { path: path.to_path_buf(), source }
+    }
+}
+
+/// Reads a text file; the error names it.
+pub fn read(path: &Path) -> Result<String, SettingsError> {
+    std::fs::read_to_string(path).map_err(|source| SettingsError::File { path: path.to_path_buf(), source })
 }

@@ -2,17 +2,20 @@
 //!
 //! A process has one struct that derives [`clap::Args`]. A field is an option: its name is the key in a settings file, in
 //! the environment (`HYLOC_<ROLE>_<KEY>`) and, with dashes, on the command line; its attributes are documentation, default and
-//! check. [`Layered`] reads the layers, the weakest first: defaults, file, environment, command line. Unknown keys are
-//! refused in every layer, and an error names where the value came from.
+//! check. [`Layered`] reads the layers, weakest first: defaults, file, environment, command line. Unknown keys are
+//! refused in every layer, and an error names the origin of the value.
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::PathBuf;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
-use config::{Environment, File, FileFormat, Source, Value, ValueKind};
+use config::{Environment, File, FileFormat, Map, Source, Value, ValueKind};
+
+use crate::check::address_or_none;
 
 const CONFIG: &str = "config";
 const PRINT_CONFIG: &str = "print_config";
@@ -26,22 +29,32 @@ pub trait Options: Args + Clone {
 /// An option whose value may be `none` or `auto`: unlike a plain `Option`, it has a default.
 pub type OrNone<T> = Option<T>;
 
+/// Addresses of metrics and health of a process without a page.
+#[derive(Debug, Clone, PartialEq, Args)]
+pub struct EndpointOptions {
+    /// Address of /metrics and /health; port 0 takes any free port, `none` serves nothing.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0", value_parser = address_or_none)]
+    pub http_listen: OrNone<SocketAddr>,
+    /// Address of gRPC health, or `none`.
+    #[arg(long, value_name = "ADDRESS", default_value = "none", value_parser = address_or_none)]
+    pub health_listen: OrNone<SocketAddr>,
+}
+
 /// Options read from all layers.
 #[derive(Debug, Clone)]
 pub struct Layered<T> {
-    /// The options in force.
     pub options: T,
     printed: Option<String>,
 }
 
 impl<T> Layered<T> {
-    /// The options in force as TOML, with where each came from, if `--print-config` asks for them.
+    /// The options in force as TOML with the origin of each, if `--print-config` is given.
     pub fn printed(&self) -> Option<&str> {
         self.printed.as_deref()
     }
 }
 
-/// Options from flags alone: neither a file nor the environment is read.
+/// Options from flags only: neither a file nor the environment is read.
 pub fn from_flags<T: Options>(flags: &[&str]) -> Result<T, clap::Error> {
     parse(flags.iter().map(|flag| (*flag).to_owned()).collect())
 }
@@ -67,7 +80,7 @@ impl<T: Options> Args for Layered<T> {
         let print = Arg::new(PRINT_CONFIG)
             .long("print-config")
             .action(ArgAction::SetTrue)
-            .help("Print the settings in force as TOML, with where each comes from, and exit");
+            .help("Print the settings in force as TOML, with the origin of each, and exit");
         T::augment_args(command.arg(config).arg(print))
     }
 
@@ -78,12 +91,16 @@ impl<T: Options> Args for Layered<T> {
 
 impl<T: Options> FromArgMatches for Layered<T> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let settings = settings::<T>(matches).map_err(refuse)?;
-        let flags = settings.iter().flat_map(Setting::flags).collect();
-        let printed = matches
-            .get_flag(PRINT_CONFIG)
-            .then(|| settings.iter().filter_map(Setting::line).collect::<Vec<_>>().join("\n"));
-        Ok(Self { options: parse(flags)?, printed })
+        let variable =
+            || std::env::var_os(format!("HYLOC_CONFIG_{}", T::ROLE.to_uppercase())).map(PathBuf::from);
+        let file = matches.get_one::<PathBuf>(CONFIG).cloned().or_else(variable);
+        let text = file.as_deref().map(crate::read).transpose();
+        let text = text.map_err(|error| clap::Error::raw(ErrorKind::Io, error))?;
+        let refuse = |reason| clap::Error::raw(ErrorKind::ValueValidation, reason);
+        let settings = settings::<T>(matches, file.zip(text)).map_err(refuse)?;
+        let lines = || settings.iter().filter_map(Setting::line).collect::<Vec<_>>().join("\n");
+        let printed = matches.get_flag(PRINT_CONFIG).then(lines);
+        Ok(Self { options: parse(settings.iter().flat_map(Setting::flags).collect())?, printed })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
@@ -92,11 +109,6 @@ impl<T: Options> FromArgMatches for Layered<T> {
     }
 }
 
-fn refuse(reason: String) -> clap::Error {
-    clap::Error::raw(ErrorKind::ValueValidation, reason)
-}
-
-/// Where a setting comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Origin {
     Default,
@@ -116,7 +128,17 @@ impl fmt::Display for Origin {
     }
 }
 
-/// An option with its values as text: several for a list, none where it is not set.
+impl Origin {
+    /// A key with its origin, for errors.
+    fn key(&self, key: &str) -> String {
+        match self {
+            Self::Environment(name) => name.clone(),
+            origin => format!("{origin}: {key}"),
+        }
+    }
+}
+
+/// An option with its values as text: several for a list, none if it is not set.
 struct Setting {
     argument: Arg,
     values: Vec<String>,
@@ -128,18 +150,18 @@ impl Setting {
         matches!(self.argument.get_action(), ArgAction::Append)
     }
 
-    /// As on the command line.
+    /// The command-line flags that set these values.
     fn flags(&self) -> Vec<String> {
         let long = self.argument.get_long().unwrap_or_default();
-        match self.argument.get_action() {
-            ArgAction::SetTrue => {
-                self.values.iter().filter(|value| *value == "true").map(|_| format!("--{long}")).collect()
-            }
-            _ => self.values.iter().map(|value| format!("--{long}={value}")).collect(),
-        }
+        let flag = |value: &String| match (self.argument.get_action(), value.as_str()) {
+            (ArgAction::SetTrue, "true") => Some(format!("--{long}")),
+            (ArgAction::SetTrue, _) => None,
+            _ => Some(format!("--{long}={value}")),
+        };
+        self.values.iter().filter_map(flag).collect()
     }
 
-    /// As in a file, with its origin; none where it is not set.
+    /// The line of a settings file, with the origin as a comment; none if the option is not set.
     fn line(&self) -> Option<String> {
         let literal = |text: &String| match text.parse::<toml::Value>() {
             Ok(value @ (toml::Value::Boolean(_) | toml::Value::Integer(_) | toml::Value::Float(_))) => value,
@@ -156,13 +178,15 @@ impl Setting {
 
 type Keys = BTreeMap<String, (Vec<String>, Origin)>;
 
-/// All options with the values of the strongest layer that has any.
-fn settings<T: Options>(matches: &ArgMatches) -> Result<Vec<Setting>, String> {
+/// All options, each with the values of the strongest layer that sets it.
+fn settings<T: Options>(
+    matches: &ArgMatches,
+    file: Option<(PathBuf, String)>,
+) -> Result<Vec<Setting>, String> {
     let command = command::<T>();
     let mut keys = Keys::new();
-    let variable = || std::env::var_os(format!("HYLOC_CONFIG_{}", T::ROLE.to_uppercase())).map(PathBuf::from);
-    if let Some(path) = matches.get_one::<PathBuf>(CONFIG).cloned().or_else(variable) {
-        keys.extend(file(&path)?);
+    if let Some((path, text)) = file {
+        keys.extend(keys_of_file(&path, &text)?);
     }
     keys.extend(environment(T::ROLE)?);
     let mut settings = Vec::new();
@@ -174,8 +198,7 @@ fn settings<T: Options>(matches: &ArgMatches) -> Result<Vec<Setting>, String> {
             let values = raw.map(|value| value.to_string_lossy().into_owned()).collect();
             Setting { argument, values, origin: Origin::CommandLine }
         } else if let Some((values, origin)) = below {
-            let setting = Setting { argument, values, origin };
-            check::<T>(key, setting)?
+            check::<T>(key, Setting { argument, values, origin })?
         } else {
             let defaults = argument.get_default_values().iter();
             let values = match argument.get_action() {
@@ -187,7 +210,6 @@ fn settings<T: Options>(matches: &ArgMatches) -> Result<Vec<Setting>, String> {
         settings.push(setting);
     }
     match keys.first_key_value() {
-        Some((key, (_, Origin::Environment(name)))) => Err(format!("{name}: there is no setting '{key}'")),
         Some((key, (_, origin))) => Err(format!("{origin}: there is no setting '{key}'")),
         None => Ok(settings),
     }
@@ -200,10 +222,7 @@ fn check<T: Options>(key: &str, mut setting: Setting) -> Result<Setting, String>
         setting.values = setting.values.iter().flat_map(split).filter(|part| !part.is_empty()).collect();
     }
     let shown = setting.values.join(", ");
-    let refuse = |reason: &dyn fmt::Display| match &setting.origin {
-        Origin::Environment(name) => format!("{name} = {shown}: {reason}"),
-        origin => format!("{origin}: {key} = {shown}: {reason}"),
-    };
+    let refuse = |reason: &dyn fmt::Display| format!("{} = {shown}: {reason}", setting.origin.key(key));
     let is_switch = matches!(setting.argument.get_action(), ArgAction::SetTrue);
     if is_switch && !matches!(shown.as_str(), "true" | "false") {
         return Err(refuse(&"must be true or false"));
@@ -218,28 +237,28 @@ fn check<T: Options>(key: &str, mut setting: Setting) -> Result<Setting, String>
     Ok(setting)
 }
 
-fn file(path: &PathBuf) -> Result<Keys, String> {
-    let shown = path.display();
-    let text = std::fs::read_to_string(path).map_err(|error| format!("cannot read {shown}: {error}"))?;
-    let table = File::from_str(&text, FileFormat::Toml).collect();
-    let table = table.map_err(|error| format!("{shown}: {error}"))?;
-    let entry = |(key, value): (String, Value)| {
-        let values = texts(value).ok_or_else(|| format!("{shown}: {key}: must not be a table"))?;
-        Ok((key, (values, Origin::File(path.clone()))))
-    };
-    table.into_iter().map(entry).collect()
+fn keys_of_file(path: &Path, text: &str) -> Result<Keys, String> {
+    let table = File::from_str(text, FileFormat::Toml).collect();
+    let table = table.map_err(|error| format!("{}: {error}", path.display()))?;
+    keys(table, |_| Origin::File(path.to_path_buf()))
 }
 
+/// Environment variables of a role that are not empty.
 fn environment(role: &str) -> Result<Keys, String> {
     let prefix = format!("HYLOC_{}", role.to_uppercase());
-    let found = Environment::with_prefix(&prefix).prefix_separator("_").separator("__").collect();
+    let variables = Environment::with_prefix(&prefix).prefix_separator("_").separator("__");
+    let found = variables.ignore_empty(true).collect();
     let found = found.map_err(|error| format!("environment: {error}"))?;
+    keys(found, |key| Origin::Environment(format!("{prefix}_{}", key.to_uppercase())))
+}
+
+fn keys(table: Map<String, Value>, origin: impl Fn(&str) -> Origin) -> Result<Keys, String> {
     let entry = |(key, value): (String, Value)| {
-        let name = format!("{prefix}_{}", key.to_uppercase());
-        let values = texts(value).ok_or_else(|| format!("{name}: must not be a table"))?;
-        Ok((key, (values, Origin::Environment(name))))
+        let origin = origin(&key);
+        let values = texts(value).ok_or_else(|| format!("{}: must not be a table", origin.key(&key)))?;
+        Ok((key, (values, origin)))
     };
-    found.into_iter().map(entry).collect()
+    table.into_iter().map(entry).collect()
 }
 
 /// The texts of a value or of a list of values.

@@ -82,9 +82,10 @@ fn short_forms_fit_the_coverage_area() {
     let area = "[coverage]\nmin_m = [-8.0, 2.0]\nmax_m = [4.0, 10.0]";
     for name in Motion::NAMES {
         let scenario = overridden(area, &format!("target.motion={name}")).unwrap();
-        assert_eq!(Some(scenario.target.motion), Motion::named(name, &scenario.coverage, 500), "{name}");
+        let expected = Motion::named(name, &scenario.coverage, 500).unwrap();
+        assert_eq!(scenario.target.motion, expected, "{name}");
         let (_file, layers) = layers(area, &[("HYLOC__TARGET__MOTION", name)], &[]);
-        assert_eq!(load_scenario(&layers).unwrap().target.motion.name(), name);
+        assert_eq!(load_scenario(&layers).unwrap().target.motion, expected);
     }
     let aligned = overridden(area, "surface.phases=aligned").unwrap().surface.phases;
     assert_eq!(aligned, Phases::Aligned { toward_m: [-2.0, 6.0] });

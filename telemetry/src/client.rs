@@ -1,63 +1,66 @@
-//! A small HTTP client for loopback: health checks from an image without a shell, control of a process that runs.
+//! Requests to the HTTP endpoints of other processes: health checks from an image without a shell, control of a running
+//! process.
 
-use std::io::{Error, ErrorKind, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::ToSocketAddrs;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use crate::exit;
+use anyhow::bail;
+use ureq::http::Request;
+use ureq::{Agent, Error};
 
-/// Longest wait for a connection, and for each piece of an answer. A relay that measures itself takes seconds.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::exit::{self, Failure};
 
-/// Largest answer that is read.
-const LARGEST: u64 = 16 << 20;
+/// Timeout of a request. A relay that measures itself takes seconds to respond.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What a server said.
+const MAX_RESPONSE_BYTES: u64 = 16 << 20;
+
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
-    /// Status code.
+pub struct Response {
     pub status: u16,
-    /// The body.
     pub body: String,
 }
 
-/// Asks for `url`, as in `http://127.0.0.1:7401/health`, and waits for the answer.
-pub fn request(method: &str, url: &str, body: &str) -> std::io::Result<Answer> {
-    let wrong = |what: &str| Error::new(ErrorKind::InvalidInput, format!("'{url}' {what}"));
-    let rest = url.strip_prefix("http://").ok_or_else(|| wrong("does not begin with http://"))?;
-    let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-    let path = if path.is_empty() { "/" } else { path };
-    let target = if host.contains(':') { host.to_owned() } else { format!("{host}:80") };
-    let address = target.to_socket_addrs()?.next().ok_or_else(|| wrong("has no address"))?;
-    let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    let length = body.len();
-    write!(
-        stream,
-        "{method} {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}"
-    )?;
-    let mut text = String::new();
-    stream.take(LARGEST).read_to_string(&mut text)?;
-    let broken = || Error::new(ErrorKind::InvalidData, "no HTTP answer");
-    let (head, body) = text.split_once("\r\n\r\n").ok_or_else(broken)?;
-    let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).ok_or_else(broken)?;
-    Ok(Answer { status, body: body.to_owned() })
+/// Requests `url`, as in `http://127.0.0.1:7401/health`, and waits for the response. No proxy is used.
+pub fn request(method: &str, url: &str, body: &str) -> anyhow::Result<Response> {
+    if !url.starts_with("http://") {
+        bail!(Failure::new(exit::USAGE, format!("'{url}' does not begin with http://")));
+    }
+    let settings =
+        Agent::config_builder().timeout_global(Some(TIMEOUT)).http_status_as_error(false).proxy(None);
+    let request = Request::builder().method(method).uri(url).body(body);
+    let request = request.map_err(|error| Failure::new(exit::USAGE, format!("'{url}': {error}")))?;
+    let host = request.uri().authority().map_or("", |authority| authority.as_str());
+    let port = if request.uri().port().is_some() { "" } else { ":80" };
+    if format!("{host}{port}").to_socket_addrs().is_err() {
+        bail!(Failure::new(exit::NO_HOST, format!("{host} has no address")));
+    }
+    let mut response = settings.build().new_agent().run(request).map_err(explained)?;
+    let body = response.body_mut().with_config().limit(MAX_RESPONSE_BYTES).read_to_string();
+    Ok(Response { status: response.status().as_u16(), body: body.map_err(explained)? })
 }
 
-/// `text` as part of a query.
+fn explained(error: Error) -> anyhow::Error {
+    match error {
+        Error::Protocol(error) => Failure::new(exit::DATA, format!("not an HTTP response: {error}")).into(),
+        other => other.into_io().into(),
+    }
+}
+
+/// Percent-encodes `text` as part of a query.
 pub fn escape(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:".contains(&byte);
     let one = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
     text.bytes().map(one).collect()
 }
 
-/// Exit code of a health check: 0 if `url` answers with success, else 1 and the reason on standard error.
+/// Exit code of a health check: 0 if the response of `url` is a success, else 1 and the reason on standard error.
 pub fn check(url: &str) -> ExitCode {
     let reason = match request("GET", url, "") {
-        Ok(answer) if (200..300).contains(&answer.status) => return ExitCode::SUCCESS,
-        Ok(answer) => format!("{} {}", answer.status, answer.body.trim_end()),
-        Err(error) => error.to_string(),
+        Ok(Response { status: 200..300, .. }) => return ExitCode::SUCCESS,
+        Ok(response) => format!("{} {}", response.status, response.body.trim_end()),
+        Err(error) => exit::sentence(&error),
     };
     crate::complain("healthcheck", &format!("{url}: {reason}"));
     ExitCode::from(exit::FAILED)
@@ -92,6 +95,8 @@ mod tests {
     #[test]
     fn what_is_no_address_is_refused() {
         assert!(request("GET", "127.0.0.1:7401/health", "").unwrap_err().to_string().contains("http://"));
+        let unknown = request("GET", "http://nowhere..invalid/health", "").unwrap_err();
+        assert_eq!(exit::code(&unknown), exit::NO_HOST, "{unknown:#}");
         assert_eq!(escape("a b/1.2:c"), "a%20b%2F1.2:c");
     }
 }

@@ -1,33 +1,37 @@
-//! The ports that a process opens for those who watch it: bound all at once, then served.
+//! The ports for metrics and health of a process: bound first, then served.
 
+use std::fmt::Display;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use anyhow::Context;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::{Health, Metrics, Started, health, http};
 
-/// How long open connections may hold up the end of a process.
-const PATIENCE: Duration = Duration::from_millis(500);
+/// Longest time to wait for open connections at the end of a process.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// Bound ports: HTTP for `/metrics` and `/health`, gRPC for health alone.
+type BoundListener = (TcpListener, SocketAddr);
+
+/// Bound ports: HTTP for `/metrics` and `/health`, gRPC for health only.
 #[derive(Debug, Default)]
 pub struct Endpoints {
-    http: Option<(TcpListener, SocketAddr)>,
-    grpc: Option<(TcpListener, SocketAddr)>,
+    http: Option<BoundListener>,
+    grpc: Option<BoundListener>,
 }
 
 impl Endpoints {
-    /// Binds what is asked for; the error names the address.
-    pub async fn bind(http: Option<SocketAddr>, grpc: Option<SocketAddr>) -> std::io::Result<Self> {
+    /// Binds the given addresses; the error names the address.
+    pub async fn bind(http: Option<SocketAddr>, grpc: Option<SocketAddr>) -> anyhow::Result<Self> {
         Ok(Self { http: bind(http).await?, grpc: bind(grpc).await? })
     }
 
-    /// The start of the line for whoever started the process.
+    /// The start line of the process with these addresses.
     pub fn started(&self, role: &str) -> Started {
-        let address = |bound: &Option<(TcpListener, SocketAddr)>| bound.as_ref().map(|(_, address)| *address);
+        let address = |bound: &Option<BoundListener>| bound.as_ref().map(|(_, address)| *address);
         Started { grpc: address(&self.grpc), http: address(&self.http), ..Started::new(role) }
     }
 
@@ -36,37 +40,34 @@ impl Endpoints {
         let mut tasks = JoinSet::new();
         if let Some((listener, _)) = self.http {
             let served = http::serve(listener, http::routes(metrics, health.clone()), shutdown.clone());
-            tasks.spawn(async move {
-                if let Err(error) = served.await {
-                    tracing::error!(%error, "the HTTP server ended");
-                }
-            });
+            tasks.spawn(logged("HTTP", served));
         }
         if let Some((listener, _)) = self.grpc {
-            let served = health::serve_grpc(listener, health, shutdown);
-            tasks.spawn(async move {
-                if let Err(error) = served.await {
-                    tracing::error!(%error, "the gRPC health server ended");
-                }
-            });
+            tasks.spawn(logged("gRPC health", health::serve_grpc(listener, health, shutdown)));
         }
         Serving(tasks)
     }
 }
 
-async fn bind(address: Option<SocketAddr>) -> std::io::Result<Option<(TcpListener, SocketAddr)>> {
-    let Some(address) = address else { return Ok(None) };
-    let named = |error: std::io::Error| std::io::Error::new(error.kind(), format!("{address}: {error}"));
-    http::bind(address).await.map(Some).map_err(named)
+async fn logged<E: Display>(name: &str, served: impl Future<Output = Result<(), E>>) {
+    if let Err(error) = served.await {
+        tracing::error!(%error, "the {name} server ended");
+    }
 }
 
-/// Running servers; they end with their token.
+async fn bind(address: Option<SocketAddr>) -> anyhow::Result<Option<BoundListener>> {
+    let Some(address) = address else { return Ok(None) };
+    http::bind(address).await.map(Some).with_context(|| format!("cannot listen on {address}"))
+}
+
+/// Running servers, which end with their shutdown token.
 #[derive(Debug)]
 pub struct Serving(JoinSet<()>);
 
 impl Serving {
-    /// Waits for the servers to end; a connection that stays open does not hold up the process for long.
+    /// Waits for the servers to end, but not long for connections that stay open.
     pub async fn ended(mut self) {
-        let _ = tokio::time::timeout(PATIENCE, async { while self.0.join_next().await.is_some() {} }).await;
+        let all = async { while self.0.join_next().await.is_some() {} };
+        let _ = tokio::time::timeout(SHUTDOWN_TIMEOUT, all).await;
     }
 }

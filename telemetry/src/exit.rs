@@ -1,30 +1,135 @@
-//! Exit codes, after `sysexits.h` where it has one.
+//! Exit codes, following `sysexits.h` where it defines one, and the one place where an error becomes one.
 
-use std::process::ExitCode;
+use std::fmt::Display;
+use std::io::{self, ErrorKind};
+use std::process::{ExitCode, ExitStatus};
 
-/// All done, or stopped by a signal and drained.
+use settings::SettingsError;
+
+use crate::complain;
+
+/// The work is complete, or a signal stopped the process and it drained.
 pub const CLEAN: u8 = 0;
-
-/// Something failed while running.
+/// A health check was not successful, or this machine cannot reproduce a profile of the backhaul.
 pub const FAILED: u8 = 1;
+/// The command line or a setting is invalid; no port was bound (EX_USAGE).
+pub const USAGE: u8 = 64;
+/// An input file is invalid, or a peer refused permanently: other protocol, other scenario, index taken (EX_DATAERR).
+pub const DATA: u8 = 65;
+/// A host name cannot be resolved (EX_NOHOST).
+pub const NO_HOST: u8 = 68;
+/// There is no result, such as a demo without a fix, or a peer cannot be reached (EX_UNAVAILABLE).
+pub const UNAVAILABLE: u8 = 69;
+/// An internal error, or a process that the work depends on died (EX_SOFTWARE).
+pub const SOFTWARE: u8 = 70;
+/// A file cannot be read or written, a directory cannot be made, a port cannot be bound (EX_IOERR).
+pub const IO: u8 = 74;
 
-/// The configuration cannot be used; no port was bound (EX_USAGE).
-pub const BAD_CONFIGURATION: u8 = 64;
+/// An error, or the context of one, that determines the exit code.
+#[derive(Debug, thiserror::Error)]
+#[error("{reason}")]
+pub struct Failure {
+    code: u8,
+    reason: String,
+}
 
-/// A peer refused this process for good: other protocol, other scenario, index taken (EX_DATAERR).
-pub const REFUSED: u8 = 65;
+impl Failure {
+    pub fn new(code: u8, reason: impl Display) -> Self {
+        Self { code, reason: reason.to_string() }
+    }
+}
 
-/// All ran, and there is no result: a demo without a fix (EX_UNAVAILABLE).
-pub const NO_RESULT: u8 = 69;
+/// The exit code of an error: that of its [`Failure`], else by the kind of the first I/O error among its causes.
+pub fn code(error: &anyhow::Error) -> u8 {
+    if let Some(failure) = error.downcast_ref::<Failure>() {
+        return failure.code;
+    }
+    if let Some(error) = error.chain().find_map(|cause| cause.downcast_ref::<io::Error>()) {
+        return code_of_io(error.kind());
+    }
+    if error.is::<SettingsError>() { USAGE } else { SOFTWARE }
+}
 
-/// A process that the work depends on died (EX_SOFTWARE).
-pub const PROCESS_DIED: u8 = 70;
+fn code_of_io(kind: ErrorKind) -> u8 {
+    match kind {
+        ErrorKind::InvalidData | ErrorKind::UnexpectedEof => DATA,
+        ErrorKind::ConnectionRefused
+        | ErrorKind::ConnectionReset
+        | ErrorKind::ConnectionAborted
+        | ErrorKind::HostUnreachable
+        | ErrorKind::NetworkUnreachable
+        | ErrorKind::TimedOut => UNAVAILABLE,
+        _ => IO,
+    }
+}
 
-/// Reads the command line; what cannot be read ends with [`BAD_CONFIGURATION`], help and version with [`CLEAN`].
+/// The exit code if the work ends because a child did: that of the child if it gave a reason.
+pub fn code_of_child(status: ExitStatus) -> u8 {
+    let code = status.code().and_then(|code| u8::try_from(code).ok());
+    code.filter(|code| (USAGE..=IO).contains(code)).unwrap_or(SOFTWARE)
+}
+
+/// An error with its causes as one sentence. A cause that is quoted already is not repeated.
+pub fn sentence(error: &anyhow::Error) -> String {
+    let join = |said: String, cause: String| match said.contains(&cause) {
+        true => said,
+        false => format!("{said}: {cause}"),
+    };
+    error.chain().map(ToString::to_string).reduce(join).unwrap_or_default()
+}
+
+/// Prints why `role` ends; returns the exit code.
+pub fn fail(role: &str, error: &anyhow::Error) -> ExitCode {
+    complain(role, &sentence(error));
+    ExitCode::from(code(error))
+}
+
+/// Parses the command line. The exit code is [`USAGE`] on an error, [`IO`] for a settings file that cannot be read,
+/// [`CLEAN`] for help and version.
 pub fn parse_arguments<P: clap::Parser>() -> Result<P, ExitCode> {
     P::try_parse().map_err(|error| {
-        // Nothing can be done about a terminal that is gone.
+        // A closed terminal cannot be reported anywhere.
         let _ = error.print();
-        ExitCode::from(if error.use_stderr() { BAD_CONFIGURATION } else { CLEAN })
+        ExitCode::from(match error.kind() {
+            clap::error::ErrorKind::Io => IO,
+            _ if error.use_stderr() => USAGE,
+            _ => CLEAN,
+        })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context;
+
+    use super::*;
+
+    #[test]
+    fn the_kind_of_an_error_is_its_code() {
+        let missing = || io::Error::from(ErrorKind::NotFound);
+        let file = |source| SettingsError::File { path: "plan.toml".into(), source };
+        let invalid = io::Error::new(ErrorKind::InvalidData, "no plan");
+        let cases = [
+            (Failure::new(USAGE, "--trials 0").into(), USAGE),
+            (SettingsError::Options("rate".into()).into(), USAGE),
+            (file(invalid).into(), DATA),
+            (file(missing()).into(), IO),
+            (anyhow::Error::from(missing()).context("the report"), IO),
+            (anyhow::Error::from(missing()).context(Failure::new(DATA, "case 3")).context("again"), DATA),
+            (io::Error::from(ErrorKind::ConnectionRefused).into(), UNAVAILABLE),
+            (anyhow::anyhow!("a bug"), SOFTWARE),
+        ];
+        for (error, expected) in cases {
+            assert_eq!(code(&error), expected, "{error:#}");
+        }
+    }
+
+    #[test]
+    fn a_sentence_says_everything_once() {
+        let full = || io::Error::other("disk full");
+        let quoted = SettingsError::File { path: "a.toml".into(), source: full() };
+        assert_eq!(sentence(&quoted.into()), "cannot read a.toml: disk full");
+        let error = Err::<(), _>(full()).context("b.csv").context("cannot write").unwrap_err();
+        assert_eq!(sentence(&error), "cannot write: b.csv: disk full");
+    }
 }

@@ -1,17 +1,17 @@
-//! When to report an attempt that keeps failing: at once, then again and again at growing pauses.
+//! When to log an attempt that keeps failing: at once, then repeatedly at growing intervals.
 //!
-//! A client that retries every second must neither write a line per attempt nor say it once and be silent for good.
-//! This is a state machine with the time passed in; the caller writes the log line, since only it knows the words.
+//! A client that retries every second should neither write a line per attempt nor write only one line.
+//! This is a state machine with the time passed in; the caller writes the log line.
 
 use std::time::{Duration, Instant};
 
 /// Pause after the first report; doubled after every further one.
-pub const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
+const SHORTEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Longest pause: with attempts a few seconds apart, a failure is reported at least once a minute.
-pub const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// Failures in a row of one thing that is attempted again and again.
+/// Consecutive failures of an operation that is retried.
 #[derive(Debug, Clone, Default)]
 pub struct Failures {
     streak: Option<Streak>,
@@ -22,55 +22,57 @@ struct Streak {
     begun: Instant,
     attempts: u64,
     reason: String,
-    said: Instant,
+    reported: Instant,
     pause: Duration,
 }
 
-/// What a report should say beside the reason.
+/// What a log line should contain in addition to the reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Notice {
-    /// Attempts that have failed in a row, this one included.
+    /// Number of consecutive failed attempts, including this one.
     pub attempts: u64,
     /// Time since the first of them.
-    pub failing_for: Duration,
+    failing_for: Duration,
 }
 
 impl Notice {
-    /// The time in seconds, as log lines have it.
+    /// Time since the first failure, rounded to 0.1 s for log lines.
     pub fn failing_for_s(&self) -> f64 {
         (self.failing_for.as_secs_f64() * 10.0).round() / 10.0
     }
 }
 
 impl Failures {
-    /// An attempt failed for `reason`: whether that should be reported now. The first failure is, then one after
-    /// every pause; another reason does not wait longer than the shortest pause.
+    /// Records a failed attempt; returns a notice if it should be reported now. The first failure is reported, then one
+    /// after every pause; a new reason waits for the shortest pause only.
     pub fn failed(&mut self, now: Instant, reason: &str) -> Option<Notice> {
         let Some(streak) = &mut self.streak else {
             let reason = reason.to_owned();
-            self.streak = Some(Streak { begun: now, attempts: 1, reason, said: now, pause: SHORTEST_PAUSE });
+            self.streak =
+                Some(Streak { begun: now, attempts: 1, reason, reported: now, pause: SHORTEST_PAUSE });
             return Some(Notice { attempts: 1, failing_for: Duration::ZERO });
         };
         streak.attempts = streak.attempts.saturating_add(1);
-        let silent = now.saturating_duration_since(streak.said);
+        let silent = now.saturating_duration_since(streak.reported);
         let due = if streak.reason == reason { streak.pause } else { SHORTEST_PAUSE };
         if silent < due {
             return None;
         }
         streak.pause = (streak.pause * 2).min(LONGEST_PAUSE);
-        streak.said = now;
-        streak.reason.clear();
-        streak.reason.push_str(reason);
-        let failing_for = now.saturating_duration_since(streak.begun);
-        Some(Notice { attempts: streak.attempts, failing_for })
+        streak.reported = now;
+        streak.reason = reason.to_owned();
+        Some(streak.notice(now))
     }
 
-    /// An attempt succeeded: the next failure is the first of a new row. Tells what came before it, if anything.
+    /// Records a successful attempt, which ends the consecutive failures; returns a notice of them, if there were any.
     pub fn succeeded(&mut self, now: Instant) -> Option<Notice> {
-        self.streak.take().map(|streak| Notice {
-            attempts: streak.attempts,
-            failing_for: now.saturating_duration_since(streak.begun),
-        })
+        self.streak.take().map(|streak| streak.notice(now))
+    }
+}
+
+impl Streak {
+    fn notice(&self, now: Instant) -> Notice {
+        Notice { attempts: self.attempts, failing_for: now.saturating_duration_since(self.begun) }
     }
 }
 

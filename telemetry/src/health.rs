@@ -1,4 +1,4 @@
-//! Whether a process is ready, for `/health` and for the gRPC health service.
+//! Readiness of a process, for `/health` and for the gRPC health service.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use tonic_health::ServingStatus;
 use tonic_health::pb::health_server::{Health as HealthRpc, HealthServer};
 
-/// Readiness of a process: shared by those who know it and those who are asked. Not ready at first.
+/// Shared readiness of a process; not ready at first.
 #[derive(Debug, Clone)]
 pub struct Health {
     /// Why the process is not ready; none when it is.
@@ -23,17 +23,14 @@ impl Default for Health {
 }
 
 impl Health {
-    /// Not ready: starting.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The process does its work from now on.
     pub fn ready(&self) {
         self.set(None);
     }
 
-    /// The process cannot do its work now.
     pub fn not_ready(&self, reason: impl Into<String>) {
         self.set(Some(reason.into()));
     }
@@ -41,12 +38,6 @@ impl Health {
     /// Why the process is not ready; none when it is.
     pub fn reason(&self) -> Option<String> {
         self.reason.borrow().clone()
-    }
-
-    /// Waits until the process is ready.
-    pub async fn until_ready(&self) {
-        // The sender lives as long as `self`.
-        let _ = self.reason.subscribe().wait_for(Option::is_none).await;
     }
 
     fn set(&self, reason: Option<String>) {
@@ -58,8 +49,8 @@ impl Health {
     }
 }
 
-/// The gRPC health service: it says of the whole server (service name "") and of `services` what `health`
-/// says, until `shutdown`; then NOT_SERVING.
+/// The gRPC health service: reports `health` for the whole server (service name "") and for `services`, and NOT_SERVING
+/// after `shutdown`.
 pub async fn grpc_service(
     health: Health,
     services: &[&'static str],
@@ -90,7 +81,7 @@ pub async fn grpc_service(
     server
 }
 
-/// Serves gRPC health alone, for a process without a gRPC service of its own.
+/// Serves gRPC health only, for a process without another gRPC service.
 pub async fn serve_grpc(
     listener: TcpListener,
     health: Health,

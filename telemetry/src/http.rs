@@ -1,35 +1,27 @@
-//! `/metrics` for Prometheus and `/health` for whoever restarts processes.
+//! `/metrics` for Prometheus and `/health` for supervisors.
 
 use std::net::{IpAddr, SocketAddr};
 
 use axum::Router;
 use axum::http::{HeaderMap, StatusCode, header};
-use axum::response::IntoResponse;
 use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use crate::metrics::CONTENT_TYPE;
 use crate::{Health, Metrics};
 
-/// The two routes; a process may add its own to them.
+/// The two routes; a process may add others.
 pub fn routes(metrics: Metrics, health: Health) -> Router {
-    let show_metrics = move || {
-        let text = metrics.render();
-        async move { ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text) }
-    };
-    let show_health = move || {
-        let reason = health.reason();
-        async move {
-            match reason {
-                None => (StatusCode::OK, "ready\n".to_owned()).into_response(),
-                Some(reason) => (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")).into_response(),
-            }
-        }
+    let show_metrics = async move || ([(header::CONTENT_TYPE, CONTENT_TYPE)], metrics.render());
+    let show_health = async move || match health.reason() {
+        None => (StatusCode::OK, "ready\n".to_owned()),
+        Some(reason) => (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")),
     };
     Router::new().route("/metrics", get(show_metrics)).route("/health", get(show_health))
 }
 
-/// Binds `address`, where port 0 means any free one, and says which one it is.
+/// Binds `address`, where port 0 means any free port, and returns the bound address.
 pub async fn bind(address: SocketAddr) -> std::io::Result<(TcpListener, SocketAddr)> {
     let listener = TcpListener::bind(address).await?;
     let bound = listener.local_addr()?;
@@ -45,8 +37,8 @@ pub async fn serve(
     axum::serve(listener, router).with_graceful_shutdown(shutdown.cancelled_owned()).await
 }
 
-/// Whether a request names this server by address or as `localhost`. A page from elsewhere whose name was made to
-/// resolve to this machine does not, and so cannot act in a visitor's browser.
+/// Whether the Host header of a request is an IP address or `localhost`. A request by a page of another site whose name
+/// was made to resolve to this machine (DNS rebinding) has another one.
 pub fn named_by_address(headers: &HeaderMap) -> bool {
     let Some(host) = headers.get(header::HOST).and_then(|host| host.to_str().ok()) else { return false };
     let name = match host.rsplit_once(':') {
@@ -93,7 +85,7 @@ mod tests {
     #[tokio::test]
     async fn metrics_and_health_are_served_until_shutdown() {
         let (metrics, health) = (Metrics::new(), Health::new());
-        metrics.counter("hyloc_frames_total", "Frames.", &[]).add(3);
+        metrics.counter("hyloc_frames_total", "Frames.", &[]).inc_by(3);
         let (listener, address) = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let shutdown = CancellationToken::new();
         let server = tokio::spawn(serve(listener, routes(metrics, health.clone()), shutdown.clone()));
@@ -103,7 +95,10 @@ mod tests {
             health.ready();
             assert!(get(address, "/health").await.starts_with("HTTP/1.1 200"));
             let shown = get(address, "/metrics").await;
-            assert!(shown.starts_with("HTTP/1.1 200") && shown.contains("hyloc_frames_total 3\n"), "{shown}");
+            assert!(
+                shown.starts_with("HTTP/1.1 200") && shown.contains("hyloc_frames_total{} 3\n"),
+                "{shown}"
+            );
         };
         tokio::time::timeout(Duration::from_secs(10), asking).await.unwrap();
         shutdown.cancel();

@@ -1,10 +1,9 @@
-//! What every process of the pipeline shares: logs, metrics, health, the stop signal, and how a process
-//! speaks to the one that started it.
+//! What all processes of the pipeline share: logs, metrics, health, the stop signal, and the output for the parent
+//! process.
 //!
-//! A process starts in this order: settings resolved and checked (a bad one ends with
-//! [`exit::BAD_CONFIGURATION`] before any port is bound) and [`logs::init`], both by [`process::prepare`]; then, by
-//! [`process::run`], ports bound, [`Started::announce`] on standard output, work until [`shutdown_signal`], drain,
-//! exit 0.
+//! A process starts in this order: [`process::prepare`] resolves and checks the settings (bad settings end with
+//! [`exit::USAGE`] before any port is bound) and calls [`logs::init`]; in [`process::run`], the process
+//! binds its ports, calls [`Started::announce`], works until [`shutdown_signal`], drains and exits with 0.
 
 pub mod client;
 mod endpoints;
@@ -22,5 +21,5 @@ pub use endpoints::{Endpoints, Serving};
 pub use failures::{Failures, Notice};
 pub use health::Health;
 pub use metrics::{Counter, Gauge, Histogram, Metrics};
-pub use output::{Started, complain, print_json, print_text};
+pub use output::{Started, complain, note, print_json, print_text, reserve_stdout};
 pub use shutdown::{PARENT_VARIABLE, shutdown_signal};

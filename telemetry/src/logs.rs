@@ -10,44 +10,27 @@ use tracing_subscriber::EnvFilter;
 /// Why logs cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum LogError {
-    /// The filter cannot be read.
     #[error("HYLOC_LOG = {value}: {reason}")]
-    Filter {
-        /// What was asked for.
-        value: String,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// There is no such format.
+    Filter { value: String, reason: String },
     #[error("HYLOC_LOG_FORMAT = {0}: must be text or json")]
     Format(String),
 }
 
-/// How a line is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Format {
-    Text,
-    Json,
-}
-
-/// Sets up logs from the environment. A process that has a subscriber already keeps it.
+/// Sets up logs from the environment. A subscriber that is already installed stays.
 pub fn init() -> Result<(), LogError> {
     let filter = filter(std::env::var("HYLOC_LOG").ok())?;
-    // Whoever read standard error may be gone: that is no reason to fail, least of all on the way out.
+    // A closed standard error must not make the process fail, least of all during shutdown.
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .log_internal_errors(false);
-    let _ = match format(std::env::var("HYLOC_LOG_FORMAT").ok())? {
-        Format::Text => builder.with_ansi(colours()).try_init(),
-        Format::Json => builder.json().flatten_event(true).try_init(),
+    let _ = if is_json(std::env::var("HYLOC_LOG_FORMAT").ok())? {
+        builder.json().flatten_event(true).try_init()
+    } else {
+        let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        builder.with_ansi(std::io::stderr().is_terminal() && !plain).try_init()
     };
     Ok(())
-}
-
-/// On a terminal, unless `NO_COLOR` is set.
-fn colours() -> bool {
-    std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 fn filter(value: Option<String>) -> Result<EnvFilter, LogError> {
@@ -55,10 +38,10 @@ fn filter(value: Option<String>) -> Result<EnvFilter, LogError> {
     EnvFilter::try_new(&value).map_err(|error| LogError::Filter { value, reason: error.to_string() })
 }
 
-fn format(value: Option<String>) -> Result<Format, LogError> {
-    match value.as_deref() {
-        None | Some("" | "text") => Ok(Format::Text),
-        Some("json") => Ok(Format::Json),
+fn is_json(format: Option<String>) -> Result<bool, LogError> {
+    match format.as_deref() {
+        None | Some("" | "text") => Ok(false),
+        Some("json") => Ok(true),
         Some(other) => Err(LogError::Format(other.into())),
     }
 }
@@ -72,8 +55,7 @@ mod tests {
         assert!(filter(None).is_ok());
         assert!(filter(Some("info,hyloc_irs_node=debug".into())).is_ok());
         assert!(filter(Some("irs_node=loud".into())).is_err());
-        assert_eq!(format(None).unwrap(), Format::Text);
-        assert_eq!(format(Some("json".into())).unwrap(), Format::Json);
-        assert!(format(Some("xml".into())).is_err());
+        assert!(!is_json(None).unwrap() && is_json(Some("json".into())).unwrap());
+        assert!(is_json(Some("xml".into())).is_err());
     }
 }

@@ -3,8 +3,8 @@
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// Set by a parent that keeps a pipe to the standard input of its children: when the pipe closes, the parent is
-/// gone, however it ended, and the child stops as if told to.
+/// Set by a parent that keeps a pipe to the standard input of its children: the pipe closes when the parent ends for
+/// any reason, and the child then stops as after a signal.
 pub const PARENT_VARIABLE: &str = "HYLOC_STOP_WITH_PARENT";
 
 /// A token that is cancelled by the first SIGTERM or SIGINT. A second one ends the process at once.
@@ -30,7 +30,7 @@ pub fn shutdown_signal() -> std::io::Result<CancellationToken> {
     });
     if std::env::var_os(PARENT_VARIABLE).is_some() {
         let stop = token.clone();
-        // A thread: a blocked read of standard input must not hold up the end of the runtime.
+        // A thread, because a blocked read of standard input must not delay the end of the runtime.
         std::thread::Builder::new().name("parent".into()).spawn(move || {
             let _ = std::io::copy(&mut std::io::stdin().lock(), &mut std::io::sink());
             stop.cancel();
