@@ -1,5 +1,4 @@
-//! Generates the gRPC types from `hyloc/v1/fusion.proto`, with a compiler that is itself Rust: nothing but
-//! cargo is needed.
+//! Generates the gRPC types from `hyloc/v1/fusion.proto` with a compiler written in Rust: only cargo is needed.
 
 use std::path::PathBuf;
 

@@ -1,9 +1,9 @@
-//! The node at one IRS: registers with the fusion center, takes echo frames from the simulator, finds the
+//! The node at one IRS: registers with the fusion center, takes echo frames from the simulator, estimates the
 //! delay and the block of every path by matched filter, and reports them.
 //!
-//! Three tasks: the `reporter` keeps the connection to the fusion center, the `worker` turns frames into
-//! reports, and the [`outbox`] between them holds what is not decided yet. Losing either neighbour is no
-//! reason to stop; memory stays bounded and what is dropped is counted.
+//! The `reporter` maintains the connection to the fusion center, the `worker` turns frames into
+//! reports, and the [`outbox`] between them contains what is not decided yet. A node does not stop when it loses
+//! either connection; memory stays bounded and what is dropped is counted.
 
 mod metrics;
 pub mod options;
@@ -17,15 +17,15 @@ use std::time::Duration;
 
 use serde::Serialize;
 use settings::Layered;
-use telemetry::process::{self, Ended};
-use telemetry::{Endpoints, Health, Metrics};
+use telemetry::exit::{self, Failure};
+use telemetry::{Endpoints, Health, Metrics, process};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use metrics::{NodeMetrics, Readiness};
 pub use options::{NodeOptions, ROLE};
 use outbox::{Outbox, Totals};
-use reporter::{Refused, Reporter};
+use reporter::Reporter;
 use worker::NodeContext;
 
 /// Threads for sockets and timers; frames are filtered on others.
@@ -33,52 +33,49 @@ const THREADS: usize = 2;
 
 /// Why a node ends before it is told to.
 #[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// The fusion center does not want it.
+pub enum NodeError {
     #[error("refused by the fusion center: {0}")]
     Refused(String),
-    /// The site gives no estimator.
     #[error("no matched filter for this site: {0}")]
     Estimator(String),
-    /// A task failed.
     #[error("a task of the node failed: {0}")]
     Task(#[from] tokio::task::JoinError),
 }
 
-/// The last line of a node: what became of its blocks, as the last instance of the fusion center decided.
+/// The summary that a node prints when it ends: the fates of its paths as decided by the last instance of the fusion
+/// center.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct NodeSummary {
-    /// `irs-node`.
     pub role: &'static str,
-    /// The IRS index, if one was assigned.
+    /// None if no index was assigned.
     pub index: Option<u32>,
-    /// The counts.
     #[serde(flatten)]
     pub totals: Totals,
 }
 
-/// The process: settings, logs, ports, work, summary. Gives the exit code.
+/// Checks the settings, binds the ports and works until SIGTERM or SIGINT.
 pub fn main(arguments: &Layered<NodeOptions>) -> ExitCode {
     let options = match process::prepare(ROLE, arguments.printed(), || arguments.options.clone().check()) {
         Ok(options) => options,
         Err(code) => return code,
     };
     process::run(ROLE, THREADS, async |shutdown| {
-        let endpoints = Endpoints::bind(options.http_listen, options.health_listen).await?;
+        let endpoints =
+            Endpoints::bind(options.endpoints.http_listen, options.endpoints.health_listen).await?;
         endpoints.started(ROLE).announce();
         run(options, endpoints, shutdown).await.map_err(|error| match error {
-            RunError::Refused(_) => Ended::refused(error),
+            NodeError::Refused(_) => Failure::new(exit::DATA, error).into(),
             other => other.into(),
         })
     })
 }
 
-/// Runs a node until `shutdown`; then it sends what it has and waits for the decisions, in bounded time.
+/// Runs a node until `shutdown`; then it sends what it has and waits for acknowledgements, in bounded time.
 pub async fn run(
     options: NodeOptions,
     endpoints: Endpoints,
     shutdown: CancellationToken,
-) -> Result<NodeSummary, RunError> {
+) -> Result<NodeSummary, NodeError> {
     let (registry, health) = (Metrics::new(), Health::new());
     let stop_serving = CancellationToken::new();
     let serving = endpoints.serve(registry.clone(), health.clone(), stop_serving.clone());
@@ -97,7 +94,7 @@ pub async fn run(
 async fn work_and_report(
     context: &NodeContext,
     shutdown: CancellationToken,
-) -> Result<NodeSummary, RunError> {
+) -> Result<NodeSummary, NodeError> {
     let (assign, assignments) = tokio::sync::watch::channel(None);
     let index = assignments.clone();
     let finish = CancellationToken::new();
@@ -105,27 +102,24 @@ async fn work_and_report(
     let mut reporter = AbortOnDropHandle::new(tokio::spawn(reporter));
     let mut worker = AbortOnDropHandle::new(tokio::spawn(context.clone().work(assignments, shutdown)));
     tokio::select! {
-        refused = &mut reporter => return Err(refusal(refused?)),
+        ended = &mut reporter => return Err(refusal(ended?)),
         worked = &mut worker => worked??,
     }
-    // Told to stop: no more echoes come in, what is here goes out.
+    // Shutting down: no more echoes are received, what is queued is sent.
     let mut outbox = context.outbox.subscribe();
     tokio::select! {
-        refused = &mut reporter => return Err(refusal(refused?)),
+        ended = &mut reporter => return Err(refusal(ended?)),
         _ = tokio::time::timeout(context.options.drain_timeout, outbox.wait_for(Outbox::is_empty)) => {}
     }
     finish.cancel();
     let _ = tokio::time::timeout(Duration::from_secs(1), reporter).await;
     context.outbox.send_modify(|outbox| {
-        context.metrics.blocks_dropped_at_node.add(outbox.give_up_waiting());
+        context.metrics.paths_dropped_at_node.inc_by(outbox.give_up_waiting());
     });
     let index = index.borrow().as_ref().map(|assignment| assignment.index);
     Ok(NodeSummary { role: ROLE, index, totals: context.outbox.borrow().totals() })
 }
 
-fn refusal(ended: Result<(), Refused>) -> RunError {
-    match ended {
-        Err(Refused(reason)) => RunError::Refused(reason),
-        Ok(()) => RunError::Refused("the connection was ended".into()),
-    }
+fn refusal(ended: Result<(), NodeError>) -> NodeError {
+    ended.err().unwrap_or_else(|| NodeError::Refused("the connection was ended".into()))
 }

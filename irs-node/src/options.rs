@@ -1,59 +1,54 @@
-//! NodeOptions of a node.
+//! The options of a node.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::Args;
 use estimation::fusion::PayloadKind;
 use proto::samples::Precision;
 use proto::site::SharedSite;
-use settings::check::{Checked, address_or_none, auto_or, host_and_port, seconds, within};
-use settings::{OrNone, ScenarioChoice, SettingsError};
+use settings::check::{Checked, auto_or, host_and_port, seconds, within};
+use settings::{EndpointOptions, OrNone, ScenarioChoice, SettingsError};
 
 /// The name of this process in logs and announcements.
 pub const ROLE: &str = "irs-node";
 
-/// NodeOptions of a node.
 #[derive(Debug, Clone, PartialEq, Args)]
 pub struct NodeOptions {
     /// Host and port of the fusion center.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7400", value_parser = host_and_port)]
     pub fusion: String,
-    /// Host and port at which the simulator hands out echo frames.
+    /// Host and port at which the simulator serves echo frames.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7500", value_parser = host_and_port)]
     pub simulator: String,
-    /// Name under which the node registers, the host's by default; the same name gets the same index back.
+    /// Name under which the node registers, by default the host name; a restarted node gets the index of its name back.
     #[arg(long, value_name = "NAME", default_value_t = host_name(), hide_default_value = true, value_parser = identity)]
     pub identity: String,
-    /// IRS index to claim, or `auto` to be given one.
+    /// IRS index to claim, or `auto` to be assigned one.
     #[arg(long, value_name = "INDEX", default_value = "auto", value_parser = index)]
     pub index: OrNone<u32>,
-    /// The site to insist on; without any of these, the node takes the fusion center's.
+    /// The site to require; by default the node takes that of the fusion center.
     #[command(flatten)]
     pub scenario: ScenarioChoice,
     /// What is sent of every path: parameters (delay and angle only), block, or spectrum; `auto` sends what the fusion
     /// center asks for.
     #[arg(long, default_value = "auto", value_parser = payload)]
     pub payload: OrNone<PayloadKind>,
-    /// Its precision: f64, f32, or q16, q8, q4, q2 for so many bits per real; `auto` as the fusion center asks.
+    /// Precision of the payload: f64, f32, or q16, q8, q4, q2 for that many bits per real number; `auto` is what the
+    /// fusion center asks for.
     #[arg(long, default_value = "auto", value_parser = precision)]
     pub precision: OrNone<Precision>,
     /// Frames averaged coherently into one report.
     #[arg(long, value_name = "F", default_value = "1", value_parser = within::<u64>(1, 1000))]
     pub frames_per_fix: u64,
-    /// Echo frames held at most.
+    /// Largest number of echo frames in flight.
     #[arg(long, value_name = "N", default_value_t = proto::echo::DEFAULT_WINDOW, value_parser = within::<u32>(1, 4096))]
     pub window: u32,
-    /// Reports that wait for credit at most; then the oldest is dropped.
+    /// Largest number of reports that wait for credit; beyond it the oldest is dropped.
     #[arg(long, value_name = "N", default_value = "64", value_parser = within::<usize>(1, 4096))]
     pub queue: usize,
-    /// Where /metrics and /health are served; port 0 takes any, `none` serves nothing.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0", value_parser = address_or_none)]
-    pub http_listen: OrNone<SocketAddr>,
-    /// Where gRPC health is served.
-    #[arg(long, value_name = "ADDRESS", default_value = "none", value_parser = address_or_none)]
-    pub health_listen: OrNone<SocketAddr>,
-    /// How long to ask again for an index that is taken.
+    #[command(flatten)]
+    pub endpoints: EndpointOptions,
+    /// How long to retry to claim an index that is taken.
     #[arg(long = "claim-timeout-s", id = "claim_timeout_s", value_name = "SECONDS", default_value = "5",
           value_parser = seconds)]
     pub claim_timeout: Duration,
@@ -61,7 +56,7 @@ pub struct NodeOptions {
     #[arg(long = "drain-timeout-s", id = "drain_timeout_s", value_name = "SECONDS", default_value = "5",
           value_parser = seconds)]
     pub drain_timeout: Duration,
-    /// Hash of the site to insist on, if any.
+    /// Hash of the required site, if any; set by [`Self::check`].
     #[arg(skip)]
     pub site_sha256: Option<[u8; 32]>,
 }
@@ -71,11 +66,11 @@ impl settings::Options for NodeOptions {
 }
 
 impl NodeOptions {
-    /// Loads the site to insist on.
+    /// Loads the required site.
     pub fn check(mut self) -> Result<Self, SettingsError> {
         if self.scenario != ScenarioChoice::default() {
             let site = SharedSite::new(self.scenario.load_site()?);
-            let site = site.map_err(|error| SettingsError::Options(error.to_string()))?;
+            let site = site.map_err(|error| self.scenario.unusable(error))?;
             self.site_sha256 = Some(site.sha256);
         }
         Ok(self)
@@ -123,7 +118,7 @@ mod tests {
             (options.index, options.payload, options.precision),
             (Some(2), None, Some(Precision::F64))
         );
-        assert_eq!((options.http_listen, options.health_listen), (None, None));
+        assert_eq!((options.endpoints.http_listen, options.endpoints.health_listen), (None, None));
         assert_eq!(options.check().unwrap().site_sha256, None);
         for bad in
             ["--index=first", "--precision=f16", "--payload=all", "--identity=", "--drain-timeout-s=NaN"]

@@ -1,9 +1,8 @@
-//! Reports between the matched filter and the fusion center: what waits, what is under way, what became of
-//! each block. No socket, no clock.
+//! The queue of reports from the matched filter to the fusion center, with the fates of their paths. No socket, no clock.
 //!
-//! A report stays here until the fusion center says what became of its blocks, and is sent again after a
-//! reconnect. What waits is bounded: when full, the oldest is dropped and counted. Counts belong to one
-//! instance of the fusion center; with another one they begin anew and what is not decided is sent anew.
+//! A report stays here until the fusion center acknowledges it with the fates of its paths, and is sent again after a
+//! reconnect. The queue is bounded: when full, the oldest report is dropped and counted. Counts belong to one
+//! instance of the fusion center; with another one they restart and what is not decided is sent as new.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,37 +10,33 @@ use proto::convert::FrameId;
 use proto::v1;
 use serde::Serialize;
 
-/// Largest credit that is made use of.
+/// Largest credit that is used.
 const LARGEST_CREDIT: u32 = 4096;
 
-/// Blocks by what became of them: `sent = fused + late + duplicate + dropped + in_flight`, always.
+/// Paths by fate; `sent = fused + late + duplicate + dropped + in_flight` at all times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Totals {
-    /// Blocks sent, each once however often it went out.
+    /// Paths that are sent again are counted once.
     pub sent: u64,
-    /// Blocks that went into a fix.
     pub fused: u64,
-    /// Blocks that came after their fix.
     pub late: u64,
-    /// Blocks that the fusion center had already.
     pub duplicate: u64,
-    /// Blocks that the fusion center dropped.
+    /// Dropped by the fusion center.
     pub dropped: u64,
-    /// Blocks that were never sent.
+    /// Never sent.
     pub dropped_at_node: u64,
-    /// Blocks without a decision.
+    /// Sent, not decided yet.
     pub in_flight: u64,
 }
 
-/// A report that is under way.
+/// A report that was sent and is not acknowledged yet.
 #[derive(Debug, Clone)]
 struct UnderWay {
     report: v1::FrameReport,
-    /// On the present connection.
+    /// Whether it was sent on the present connection.
     on_the_wire: bool,
 }
 
-/// The books.
 #[derive(Debug, Clone)]
 pub struct Outbox {
     capacity: usize,
@@ -53,7 +48,7 @@ pub struct Outbox {
 }
 
 impl Outbox {
-    /// Nothing to send; at most `capacity` reports wait.
+    /// An empty queue in which at most `capacity` reports wait.
     pub fn new(capacity: usize) -> Self {
         Self {
             capacity: capacity.max(1),
@@ -65,18 +60,23 @@ impl Outbox {
         }
     }
 
-    /// Takes a report; returns how many blocks of an older one it pushed out.
+    /// Queues a report; returns the number of paths of the oldest report if that had to be dropped.
     pub fn push(&mut self, report: v1::FrameReport) -> u64 {
         self.waiting.push_back(report);
         if self.waiting.len() <= self.capacity {
             return 0;
         }
-        let dropped = self.waiting.pop_front().map_or(0, |oldest| blocks(&oldest));
+        self.waiting.pop_front().map_or(0, |oldest| self.discard(&oldest))
+    }
+
+    /// Counts a report that is not sent as dropped; returns the number of its paths.
+    pub fn discard(&mut self, report: &v1::FrameReport) -> u64 {
+        let dropped = paths(report);
         self.totals.dropped_at_node += dropped;
         dropped
     }
 
-    /// The node is registered: counts go on if it is the same instance and begin anew if it is not.
+    /// The node has registered: counts continue with the same instance and restart with another.
     pub fn registered(&mut self, instance: &str, credit: u32) {
         if self.instance.as_deref() != Some(instance) {
             self.instance = Some(instance.into());
@@ -89,7 +89,7 @@ impl Outbox {
         self.credit = allowed(credit);
     }
 
-    /// The connection broke: what is undecided goes out again on the next one.
+    /// The connection broke: what is not decided will be sent again on the next one.
     pub fn disconnected(&mut self) {
         for under_way in self.under_way.values_mut() {
             under_way.on_the_wire = false;
@@ -97,7 +97,7 @@ impl Outbox {
         self.credit = 0;
     }
 
-    /// The next report to send, oldest first, if credit allows.
+    /// The next report to send, oldest first, if the credit allows one.
     pub fn take_next(&mut self) -> Option<v1::FrameReport> {
         if self.credit == 0 {
             return None;
@@ -111,7 +111,7 @@ impl Outbox {
             return None;
         }
         let mut report = self.waiting.pop_front()?;
-        let count = blocks(&report);
+        let count = paths(&report);
         self.totals.sent += count;
         self.totals.in_flight += count;
         report.blocks_sent = self.totals.sent;
@@ -119,21 +119,21 @@ impl Outbox {
         let known =
             self.under_way.insert(id(&report), UnderWay { report: report.clone(), on_the_wire: true });
         if let Some(other) = known {
-            // A frame that comes twice: one decision is for both.
-            let lost = blocks(&other.report);
+            // Two reports of one frame share one acknowledgement.
+            let lost = paths(&other.report);
             self.totals.in_flight -= lost;
             self.totals.dropped += lost;
         }
         Some(report)
     }
 
-    /// Takes the decision on a report; none if it is not under way.
+    /// Books the acknowledgement of a report and returns the report; none if it is not under way.
     pub fn acknowledge(&mut self, decision: &v1::Acknowledgement) -> Option<v1::FrameReport> {
         if decision.credit > 0 {
             self.credit = allowed(decision.credit);
         }
         let report = self.under_way.remove(&FrameId { run: decision.run, frame: decision.frame })?.report;
-        let count = blocks(&report);
+        let count = paths(&report);
         let mut left = count;
         let mut take = |claimed: u32| {
             let taken = left.min(u64::from(claimed));
@@ -143,20 +143,20 @@ impl Outbox {
         self.totals.fused += take(decision.fused);
         self.totals.late += take(decision.late);
         self.totals.duplicate += take(decision.duplicate);
-        // Whatever the decision leaves open did not go into a fix.
+        // Paths that the acknowledgement does not mention were not fused.
         self.totals.dropped += take(u32::MAX);
         self.totals.in_flight -= count;
         Some(report)
     }
 
-    /// Drops what waits; returns how many blocks that were.
+    /// Drops the reports that wait; returns the number of their paths.
     pub fn give_up_waiting(&mut self) -> u64 {
-        let dropped = self.waiting.drain(..).map(|report| blocks(&report)).sum();
+        let dropped = self.waiting.drain(..).map(|report| paths(&report)).sum();
         self.totals.dropped_at_node += dropped;
         dropped
     }
 
-    /// Forgets all reports: they belong to an assignment that is over.
+    /// Drops all reports: they belong to an earlier assignment.
     pub fn clear(&mut self) {
         self.give_up_waiting();
         self.totals.dropped += self.totals.in_flight;
@@ -164,23 +164,21 @@ impl Outbox {
         self.under_way.clear();
     }
 
-    /// Nothing waits and everything is decided.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty() && self.under_way.is_empty()
     }
 
-    /// Reports that wait.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Where the counts stand.
     pub fn totals(&self) -> Totals {
         self.totals
     }
 }
 
-fn blocks(report: &v1::FrameReport) -> u64 {
+/// Number of paths.
+fn paths(report: &v1::FrameReport) -> u64 {
     report.blocks.len() as u64
 }
 
@@ -235,8 +233,10 @@ mod tests {
         assert_eq!(outbox.acknowledge(&fused(1)).unwrap().frame, 1);
         let sent = outbox.take_next().unwrap();
         assert_eq!((sent.frame, sent.blocks_sent, sent.blocks_dropped), (3, 9, 3));
+        // A report that is too large to be sent is dropped and told of in the next one.
+        assert_eq!(outbox.discard(&report(5)), 3);
         let totals = balanced(&outbox);
-        assert_eq!((totals.sent, totals.fused, totals.dropped_at_node, totals.in_flight), (9, 3, 3, 6));
+        assert_eq!((totals.sent, totals.fused, totals.dropped_at_node, totals.in_flight), (9, 3, 6, 6));
     }
 
     #[test]

@@ -1,5 +1,6 @@
-//! The node's side of the fusion center: register, stream reports, take decisions, come back after a loss.
+//! The connection to the fusion center: registers, streams reports, takes acknowledgements, reconnects after a loss.
 
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,42 +21,31 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Status, Streaming};
 
+use crate::NodeError;
 use crate::outbox::Outbox;
 use crate::worker::NodeContext;
 
-/// How long one call may take, streams apart.
+/// How long one call other than a stream may take.
 const CALL: Duration = Duration::from_secs(2);
 
-/// What the fusion center wants of this node.
+/// What the fusion center has assigned to this node.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Assignment {
-    /// IRS index.
     pub index: u32,
-    /// The site.
     pub site: Arc<SharedSite>,
-    /// What is sent of every path, and how finely.
+    /// Kind and precision of the payloads.
     pub format: PayloadFormat,
-    /// Largest report that is taken.
+    /// Size of the largest report that the fusion center accepts.
     pub max_report_bytes: u64,
 }
 
-/// The fusion center does not want this node.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Refused(pub String);
-
-/// Why a stream of reports ended.
-enum Ended {
-    Finished,
-    Lost(String),
-}
-
-/// Keeps the node registered and its reports flowing.
+/// Keeps the node registered and sends its reports.
 pub(crate) struct Reporter {
     context: NodeContext,
     assignments: watch::Sender<Option<Assignment>>,
-    /// The index of the last registration: asked for again, so that a restarted fusion center gives it back.
+    /// The index of the last registration, which is claimed again after a restart of the fusion center.
     index: Option<u32>,
-    /// Tells this process from an earlier one of the same identity.
+    /// Distinguishes this process from an earlier one of the same identity.
     incarnation: String,
 }
 
@@ -65,8 +55,8 @@ impl Reporter {
         Self { context, assignments, index, incarnation: format!("{:016x}", random_u64()) }
     }
 
-    /// Runs until `finish`, or until refused for good.
-    pub async fn run(mut self, finish: CancellationToken) -> Result<(), Refused> {
+    /// Runs until `finish`, or until the fusion center refuses the node.
+    pub async fn run(mut self, finish: CancellationToken) -> Result<(), NodeError> {
         let (mut backoff, mut failures) = (Backoff::new(), Failures::default());
         while !finish.is_cancelled() {
             let (client, reply) = tokio::select! {
@@ -80,17 +70,12 @@ impl Reporter {
                 failures.succeeded(opened.into_std());
             }
             self.context.outbox.send_modify(Outbox::disconnected);
-            let Ended::Lost(reason) = ended else { return Ok(()) };
+            let Err(reason) = ended else { return Ok(()) };
             if let Some(notice) = failures.failed(Instant::now().into_std(), &reason) {
                 let (attempts, failing_for_s) = (notice.attempts, notice.failing_for_s());
-                tracing::warn!(
-                    reason,
-                    attempts,
-                    failing_for_s,
-                    "the fusion center is gone: connecting again"
-                );
+                tracing::warn!(reason, attempts, failing_for_s, "lost the fusion center: reconnecting");
             }
-            self.context.metrics.connections_lost.increment();
+            self.context.metrics.connections_lost.inc();
             self.context.readiness.fusion(Some(format!("lost the fusion center: {reason}")));
             tokio::select! {
                 () = backoff.wait() => {}
@@ -100,8 +85,8 @@ impl Reporter {
         Ok(())
     }
 
-    /// Registers, however long that takes.
-    async fn register(&mut self) -> Result<(FusionClient<Channel>, v1::RegisterReply), Refused> {
+    /// Tries to register until the node is registered or refused.
+    async fn register(&mut self) -> Result<(FusionClient<Channel>, v1::RegisterReply), NodeError> {
         let mut backoff = Backoff::new();
         let mut taken_since = None;
         let mut failures = Failures::default();
@@ -115,17 +100,17 @@ impl Reporter {
             };
             let reason = status.message().to_owned();
             match status.code() {
-                // The index of an earlier registration may not exist any more.
+                // The index of an earlier registration may no longer exist.
                 Code::InvalidArgument if self.index != self.context.options.index => {
                     self.index = self.context.options.index;
                 }
-                Code::FailedPrecondition | Code::InvalidArgument => return Err(Refused(reason)),
+                Code::FailedPrecondition | Code::InvalidArgument => return Err(NodeError::Refused(reason)),
                 Code::AlreadyExists | Code::ResourceExhausted => {
                     let since = *taken_since.get_or_insert_with(Instant::now);
                     if since.elapsed() >= self.context.options.claim_timeout {
-                        return Err(Refused(reason));
+                        return Err(NodeError::Refused(reason));
                     }
-                    // Without a claim of its own the node takes any other index.
+                    // Unless its options claim an index, the node takes any other.
                     self.index = self.context.options.index;
                 }
                 _ => taken_since = None,
@@ -156,17 +141,17 @@ impl Reporter {
         Ok((client, reply))
     }
 
-    /// Checks what the fusion center says and passes it on to the worker.
-    fn assign(&mut self, reply: &v1::RegisterReply) -> Result<(), Refused> {
-        let message = reply.site.clone().ok_or_else(|| Refused("the fusion center sent no site".into()))?;
-        let site =
-            SharedSite::with_hash(message, &reply.site_sha256).map_err(|error| Refused(error.to_string()))?;
+    /// Checks the reply of the fusion center and passes it on to the worker.
+    fn assign(&mut self, reply: &v1::RegisterReply) -> Result<(), NodeError> {
+        let refused = |reason: &dyn Display| NodeError::Refused(reason.to_string());
+        let message = reply.site.clone().ok_or_else(|| refused(&"the fusion center sent no site"))?;
+        let site = SharedSite::with_hash(message, &reply.site_sha256).map_err(|error| refused(&error))?;
         let count = site.system.irs_count();
         if reply.index as usize >= count {
-            return Err(Refused(format!("the fusion center gave index {} of {count} IRSs", reply.index)));
+            return Err(refused(&format!("the fusion center gave index {} of {count} IRSs", reply.index)));
         }
         if self.context.options.site_sha256.is_some_and(|hash| hash != site.sha256) {
-            return Err(Refused(format!("the fusion center has another site, {}", site.short_hash())));
+            return Err(refused(&format!("the fusion center has another site, {}", site.short_hash())));
         }
         let (index, hash) = (reply.index, site.short_hash());
         tracing::info!(index, site = hash, credit = reply.credit, "registered with the fusion center");
@@ -176,16 +161,17 @@ impl Reporter {
         let assignment = Assignment { index, site: Arc::new(site), format, max_report_bytes };
         if self.assignments.borrow().as_ref() != Some(&assignment) {
             let (payload, precision) = (format.kind, format.precision.name());
-            let asked = (payload_from_wire(reply.payload), precision_from_wire(reply.precision));
-            tracing::info!(?payload, precision, ?asked, "what is sent of every path, and what was asked for");
-            // Reports of another index or site are of no use to anyone.
+            let asked = payload_from_wire(reply.payload).map(tracing::field::debug);
+            let asked_precision = precision_from_wire(reply.precision).map(Precision::name);
+            tracing::info!(?payload, precision, asked, asked_precision, "payload, and what was asked for");
+            // Reports of another index or site are useless.
             self.context.outbox.send_modify(Outbox::clear);
             self.assignments.send_replace(Some(assignment));
         }
         Ok(())
     }
 
-    /// What the node was told to send by its own settings; where it was told nothing, what the fusion center asks for.
+    /// The payload format of the node's options; where these leave it open, what the fusion center asks for.
     fn format(&self, reply: &v1::RegisterReply) -> PayloadFormat {
         let options = &self.context.options;
         PayloadFormat {
@@ -194,38 +180,35 @@ impl Reporter {
         }
     }
 
+    /// Streams reports until `finish`; the error is why the stream was lost.
     async fn stream(
         &self,
         client: FusionClient<Channel>,
         reply: &v1::RegisterReply,
         finish: &CancellationToken,
-    ) -> Ended {
+    ) -> Result<(), String> {
+        let message = |status: Status| status.message().to_owned();
         let (reports, outgoing) = mpsc::unbounded_channel();
-        let mut decisions = match self.open(client, reply, outgoing).await {
-            Ok(decisions) => decisions,
-            Err(status) => return Ended::Lost(status.message().to_owned()),
-        };
+        let mut acknowledgements = self.open(client, reply, outgoing).await.map_err(message)?;
         self.context.readiness.fusion(None);
         self.context.outbox.send_modify(|outbox| outbox.registered(&reply.instance, reply.credit));
         let mut changes = self.context.outbox.subscribe();
         loop {
             while let Some(report) = self.next_report() {
-                if reports.send(report).is_err() {
-                    return Ended::Lost("the stream of reports is closed".into());
-                }
+                reports.send(report).map_err(|_| "the stream of reports is closed")?;
             }
             tokio::select! {
-                decision = decisions.message() => match decision {
-                    Ok(Some(decision)) => self.decided(&decision),
-                    Ok(None) => return Ended::Lost("the fusion center ended the stream".into()),
-                    Err(status) => return Ended::Lost(status.message().to_owned()),
-                },
+                next = acknowledgements.message() => {
+                    let acknowledgement = next.map_err(message)?.ok_or("the fusion center ended the stream")?;
+                    self.acknowledge(&acknowledgement);
+                }
                 _ = changes.changed() => {}
                 () = finish.cancelled() => {
-                    // Closed properly: the fusion center sees the end of the stream, not a loss.
+                    // Waits for the fusion center to end the stream, which it would otherwise log as broken.
                     drop(reports);
-                    let _ = timeout(CALL / 4, async { while let Ok(Some(_)) = decisions.message().await {} }).await;
-                    return Ended::Finished;
+                    let rest = async { while let Ok(Some(_)) = acknowledgements.message().await {} };
+                    let _ = timeout(CALL / 4, rest).await;
+                    return Ok(());
                 }
             }
         }
@@ -247,13 +230,13 @@ impl Reporter {
         Ok(opened?.into_inner())
     }
 
-    /// The next report that credit allows, with the time at which it leaves.
+    /// The next report that the credit allows, with the time at which it is sent.
     fn next_report(&self) -> Option<v1::FrameReport> {
         let mut next = None;
         self.context.outbox.send_if_modified(|outbox| {
             let before = outbox.totals();
             next = outbox.take_next();
-            self.context.metrics.moved(&before, &outbox.totals());
+            self.context.metrics.add_difference(&before, &outbox.totals());
             self.context.metrics.reports_waiting.set(outbox.waiting() as f64);
             false
         });
@@ -264,16 +247,17 @@ impl Reporter {
         Some(report)
     }
 
-    fn decided(&self, decision: &v1::Acknowledgement) {
-        if decision.dropped > 0 {
-            tracing::debug!(frame = decision.frame, reason = decision.reason, "blocks were dropped");
+    fn acknowledge(&self, acknowledgement: &v1::Acknowledgement) {
+        let v1::Acknowledgement { frame, dropped, reason, .. } = acknowledgement;
+        if *dropped > 0 {
+            tracing::debug!(frame, reason, "paths were dropped");
         }
         self.context.outbox.send_modify(|outbox| {
             let before = outbox.totals();
-            if outbox.acknowledge(decision).is_none() {
-                tracing::debug!(frame = decision.frame, "a decision on a report that is not under way");
+            if outbox.acknowledge(acknowledgement).is_none() {
+                tracing::debug!(frame, "acknowledgement of a report that is not in flight");
             }
-            self.context.metrics.moved(&before, &outbox.totals());
+            self.context.metrics.add_difference(&before, &outbox.totals());
         });
     }
 }

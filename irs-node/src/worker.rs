@@ -1,14 +1,15 @@
-//! Echo frames in, reports out: receive, average, matched filter.
+//! Turns echo frames into reports: receive, average, matched filter.
 
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use estimation::delay::{DelayEstimator, DelaySettings, Statistic};
-use model::{CMatrix, System};
+use model::{CMatrix, SystemParts};
 use prost::Message;
 use proto::clock::unix_time_ns;
 use proto::convert::{FrameId, Times, report_message};
-use proto::echo::{Delivery, EchoSubscriber, Link, Subscription, Timings};
+use proto::echo::{Delivery, EchoSubscriber, Subscription, SubscriptionState, Timings};
 use proto::v1;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -16,9 +17,9 @@ use tokio_util::sync::CancellationToken;
 use crate::metrics::{NodeMetrics, Readiness};
 use crate::outbox::Outbox;
 use crate::reporter::Assignment;
-use crate::{NodeOptions, RunError};
+use crate::{NodeError, NodeOptions};
 
-/// What the workers of a node share.
+/// What reporter and worker share; cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct NodeContext {
     pub options: Arc<NodeOptions>,
@@ -28,12 +29,12 @@ pub(crate) struct NodeContext {
 }
 
 impl NodeContext {
-    /// Works on whatever the node is assigned to, until `stop`.
+    /// Works on the current assignment until `stop`.
     pub async fn work(
         self,
         mut assignments: watch::Receiver<Option<Assignment>>,
         stop: CancellationToken,
-    ) -> Result<(), RunError> {
+    ) -> Result<(), NodeError> {
         loop {
             let next = async { assignments.wait_for(Option::is_some).await.ok()?.clone() };
             let assignment = tokio::select! {
@@ -41,7 +42,7 @@ impl NodeContext {
                 () = stop.cancelled() => return Ok(()),
             };
             let Some(assignment) = assignment else {
-                // The reporter has ended: it says why.
+                // The reporter has ended and returns the reason.
                 stop.cancelled().await;
                 return Ok(());
             };
@@ -52,7 +53,7 @@ impl NodeContext {
                 () = stop.cancelled() => return Ok(()),
             };
             let changed = async {
-                // A fusion center that was restarted may have another site or index for this node.
+                // A restarted fusion center may assign another site or index to this node.
                 let other = |latest: &Option<Assignment>| latest.as_ref().is_some_and(|a| *a != current);
                 let closed = assignments.wait_for(other).await.is_err();
                 if closed {
@@ -64,17 +65,17 @@ impl NodeContext {
             if stop.is_cancelled() {
                 return Ok(());
             }
-            tracing::warn!("the fusion center has another assignment: starting over");
+            tracing::warn!("the fusion center has changed the assignment: restarting the matched filter");
         }
     }
 }
 
-/// Frames that go into one report.
+/// Frames that are averaged into one report.
 #[derive(Default)]
-struct Batch {
+struct FrameGroup {
     first: FrameId,
     frames: Vec<CMatrix>,
-    /// Times of the last frame: that one completes the batch.
+    /// Times of the last frame received.
     times: Times,
 }
 
@@ -83,17 +84,21 @@ struct Worker {
     context: NodeContext,
     assignment: Assignment,
     estimator: Arc<DelayEstimator>,
-    batch: Batch,
+    group: FrameGroup,
 }
 
 impl Worker {
-    async fn new(context: NodeContext, assignment: Assignment) -> Result<Self, RunError> {
+    async fn new(context: NodeContext, assignment: Assignment) -> Result<Self, NodeError> {
         let begun = Instant::now();
         let (node, frames) = (assignment.index as usize, context.options.frames_per_fix);
         let site = assignment.site.clone();
         let hold = site.system.coherent_frames;
         if frames > hold {
-            tracing::warn!(frames, hold, "more frames are averaged than path phases hold: signal is lost");
+            tracing::warn!(
+                frames,
+                hold,
+                "more frames are averaged than path phases are constant over: signal is lost"
+            );
         }
         let settings = DelaySettings {
             statistic: Statistic::Illuminated,
@@ -107,10 +112,10 @@ impl Worker {
             .await
             .map_err(|error| error.to_string())
             .and_then(|built| built)
-            .map_err(RunError::Estimator)?;
+            .map_err(NodeError::Estimator)?;
         tracing::info!(node, took_ms = begun.elapsed().as_millis() as u64, "the matched filter is ready");
         let estimator = Arc::new(estimator);
-        Ok(Self { context, assignment, estimator, batch: Batch::default() })
+        Ok(Self { context, assignment, estimator, group: FrameGroup::default() })
     }
 
     fn subscribe(&self) -> EchoSubscriber {
@@ -123,14 +128,14 @@ impl Worker {
         })
     }
 
-    /// Takes frames until `stop` or until the assignment `changed`; then reports what it has.
+    /// Takes frames until `stop` or until the assignment has `changed`; then reports the frames that it has.
     async fn run(
         &mut self,
         mut echoes: EchoSubscriber,
         stop: &CancellationToken,
         changed: impl Future<Output = ()>,
     ) {
-        let mut link = echoes.link();
+        let mut link = echoes.state();
         tokio::pin!(changed);
         loop {
             tokio::select! {
@@ -140,82 +145,82 @@ impl Worker {
                 Ok(()) = link.changed() => self.context.readiness.simulator(&link.borrow_and_update()),
                 delivery = echoes.next() => match delivery {
                     Some(Ok(delivery)) => self.take(delivery).await,
-                    Some(Err(error)) => {
-                        self.context.metrics.frames_refused.increment();
-                        tracing::warn!(%error, "an echo frame was refused");
-                    }
+                    Some(Err(error)) => self.refuse(&error),
                     None => break,
                 },
             }
         }
         self.report().await;
-        self.context.readiness.simulator(&Link::Connecting);
+        self.context.readiness.simulator(&SubscriptionState::Connecting);
         echoes.close().await;
     }
 
     async fn take(&mut self, delivery: Delivery) {
         let (id, intended_ns) = (delivery.frame.id(), delivery.frame.intended_ns);
-        self.context.metrics.frames.increment();
-        let System { sensors, subcarriers, .. } = &self.assignment.site.system;
+        self.context.metrics.frames.inc();
+        let SystemParts { sensors, subcarriers, .. } = &*self.assignment.site.system;
         let matrix = match delivery.frame.into_matrix(self.assignment.index, *sensors, *subcarriers) {
             Ok(matrix) => matrix,
-            Err(error) => {
-                self.context.metrics.frames_refused.increment();
-                tracing::warn!(%error, "an echo frame was refused");
-                return;
-            }
+            Err(error) => return self.refuse(&error),
         };
         let frames_per_fix = self.context.options.frames_per_fix;
-        // Named by its first frame, whether or not that one came.
+        // A group has the number of its first frame, even if that frame is missing.
         let first = FrameId { frame: id.frame - id.frame % frames_per_fix, ..id };
-        if first != self.batch.first {
-            // Frames are missing: what came of the group is averaged.
+        if first != self.group.first {
+            // Frames of the previous group are missing: the others are averaged.
             self.report().await;
         }
-        self.batch.first = first;
-        self.batch.frames.push(matrix);
-        self.batch.times = Times { intended_ns, received_ns: delivery.received_ns, ..Times::default() };
-        if self.batch.frames.len() as u64 >= frames_per_fix {
+        self.group.first = first;
+        self.group.frames.push(matrix);
+        self.group.times = Times { intended_ns, received_ns: delivery.received_ns, ..Times::default() };
+        if self.group.frames.len() as u64 >= frames_per_fix {
             self.report().await;
         }
     }
 
-    /// Filters the batch, off the async threads, and hands over the report.
+    fn refuse(&self, error: &dyn Display) {
+        self.context.metrics.frames_refused.inc();
+        tracing::warn!(%error, "an echo frame was refused");
+    }
+
+    /// Filters the group, off the async threads, and queues the report.
     async fn report(&mut self) {
-        let batch = std::mem::take(&mut self.batch);
-        if batch.frames.is_empty() {
+        let group = std::mem::take(&mut self.group);
+        if group.frames.is_empty() {
             return;
         }
         let (estimator, node) = (self.estimator.clone(), self.assignment.index as usize);
-        let frame = batch.first;
+        let frame = group.first;
         let format = self.assignment.format;
         let filtered = tokio::task::spawn_blocking(move || {
             let begun = Instant::now();
-            let delays = estimator.estimate_frames(&batch.frames).map_err(|error| error.to_string())?;
-            let times = Times { filtered_ns: unix_time_ns(), ..batch.times };
+            let delays = estimator.estimate_frames(&group.frames).map_err(|error| error.to_string())?;
+            let times = Times { filtered_ns: unix_time_ns(), ..group.times };
             Ok((report_message(frame, node, &delays, format, times), begun.elapsed()))
         });
         match filtered.await.map_err(|error| error.to_string()).and_then(|filtered| filtered) {
-            Ok((report, took)) => self.hand_over(report, took),
+            Ok((report, took)) => self.queue(report, took),
             Err(reason) => {
-                self.context.metrics.frames_failed.increment();
+                self.context.metrics.frames_failed.inc();
                 tracing::warn!(frame = frame.frame, reason, "no estimate");
             }
         }
     }
 
-    fn hand_over(&self, report: v1::FrameReport, took: Duration) {
+    fn queue(&self, report: v1::FrameReport, took: Duration) {
         let metrics = &self.context.metrics;
-        metrics.filter_seconds.observe_time(took);
+        metrics.filter_seconds.observe(took.as_secs_f64());
         let (bytes, frame) = (report.encoded_len() as u64, report.frame);
         if bytes > self.assignment.max_report_bytes {
-            metrics.blocks_dropped_at_node.add(report.blocks.len() as u64);
-            tracing::error!(frame, bytes, "the report is larger than the fusion center takes: dropped");
+            tracing::error!(frame, bytes, "the report is larger than the fusion center accepts: dropped");
+            self.context.outbox.send_modify(|outbox| {
+                metrics.paths_dropped_at_node.inc_by(outbox.discard(&report));
+            });
             return;
         }
         self.context.outbox.send_modify(|outbox| {
             let dropped = outbox.push(report);
-            metrics.blocks_dropped_at_node.add(dropped);
+            metrics.paths_dropped_at_node.inc_by(dropped);
             metrics.reports_waiting.set(outbox.waiting() as f64);
             if dropped > 0 {
                 tracing::debug!(frame, dropped, "the queue is full: the oldest report was dropped");

@@ -4,7 +4,7 @@ mod support;
 
 use std::time::Duration;
 
-use hyloc_irs_node::RunError;
+use hyloc_irs_node::NodeError;
 use hyloc_irs_node::outbox::Totals;
 use proto::v1::{Payload, Precision};
 use support::{Echoes, Node, RUN, StubFusion, within};
@@ -185,13 +185,13 @@ async fn a_refusal_for_good_ends_the_node_with_the_reason() {
     .await;
     assert!(!fusion.registration().await.site_sha256.is_empty());
     let error = node.ended().await.unwrap_err();
-    assert!(matches!(&error, RunError::Refused(reason) if reason.contains("expected bbbb")), "{error}");
+    assert!(matches!(&error, NodeError::Refused(reason) if reason.contains("expected bbbb")), "{error}");
     // A fusion center that forgets to refuse: the node does not work with another site all the same.
     *fusion.refuse.lock().unwrap() = None;
     let node =
         Node::start(fusion.address, echoes.publisher.address(), |raw| raw.scenario.power_dbm = Some(41.0))
             .await;
-    assert!(matches!(node.ended().await, Err(RunError::Refused(_))));
+    assert!(matches!(node.ended().await, Err(NodeError::Refused(_))));
 }
 
 #[tokio::test]
@@ -214,12 +214,12 @@ async fn a_taken_index_is_asked_for_again_until_it_is_free_or_time_is_up() {
     })
     .await;
     let error = node.ended().await.unwrap_err();
-    assert!(matches!(&error, RunError::Refused(reason) if reason.contains("taken")), "{error}");
+    assert!(matches!(&error, NodeError::Refused(reason) if reason.contains("taken")), "{error}");
 }
 
 #[tokio::test]
 async fn a_node_alone_waits_and_stops_when_told() {
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let nobody = "127.0.0.1:1".parse().unwrap();
     let node = Node::start(nobody, nobody, |_| {}).await;
     let health = get(node.started.http.unwrap(), "/health").await;
     assert!(health.starts_with("HTTP/1.1 503"), "{health}");

@@ -13,6 +13,7 @@ fn node(variables: &[(&str, &str)], arguments: &[&str]) -> Output {
 fn every_flag_is_a_variable_and_flags_are_stronger() {
     let variables = [
         ("HYLOC_NODE_INDEX", "2"),
+        ("HYLOC_NODE_SCENARIO", ""),
         ("HYLOC_NODE_IDENTITY", "17"),
         ("HYLOC_NODE_POWER_DBM", "45"),
         ("HYLOC_NODE_DRAIN_TIMEOUT_S", "1.5"),
@@ -34,17 +35,22 @@ fn every_flag_is_a_variable_and_flags_are_stronger() {
 }
 
 #[test]
-fn what_cannot_be_used_ends_with_64_and_no_port() {
-    for (variables, arguments, reason) in [
-        (vec![("HYLOC_NODE_INDEX", "first")], vec![], "HYLOC_NODE_INDEX = first: must be auto or a number"),
-        (vec![("HYLOC_NODE_NONSENSE", "1")], vec![], "nonsense"),
-        (vec![("HYLOC_LOG_FORMAT", "xml")], vec![], "HYLOC_LOG_FORMAT = xml"),
-        (vec![], vec!["--config", "/nowhere.toml"], "/nowhere.toml"),
-        (vec![], vec!["--set", "base_station.power_dbm=500"], "base_station.power_dbm = 500"),
+fn what_cannot_be_used_ends_with_no_port() {
+    for (code, variables, arguments, reason) in [
+        (
+            64,
+            vec![("HYLOC_NODE_INDEX", "first")],
+            vec![],
+            "HYLOC_NODE_INDEX = first: must be auto or a number",
+        ),
+        (64, vec![("HYLOC_NODE_NONSENSE", "1")], vec![], "nonsense"),
+        (64, vec![("HYLOC_LOG_FORMAT", "xml")], vec![], "HYLOC_LOG_FORMAT = xml"),
+        (74, vec![], vec!["--config", "/nowhere.toml"], "/nowhere.toml"),
+        (64, vec![], vec!["--set", "base_station.power_dbm=500"], "base_station.power_dbm = 500"),
     ] {
         let ended = node(&variables, &arguments);
         let said = String::from_utf8_lossy(&ended.stderr).into_owned();
-        assert_eq!(ended.status.code(), Some(64), "{said}");
+        assert_eq!(ended.status.code(), Some(code), "{said}");
         assert!(said.contains(reason), "{said}");
         // The line that names the ports comes once they are bound: it did not come.
         assert!(ended.stdout.is_empty());

@@ -1,12 +1,10 @@
-//! Waiting before another attempt: exponential with jitter, so that many clients do not knock in step.
+//! Exponential backoff with jitter, so that many clients do not retry in step.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
-/// Shortest wait.
-pub const SHORTEST: Duration = Duration::from_millis(50);
-/// Longest wait.
-pub const LONGEST: Duration = Duration::from_secs(1);
+const SHORTEST: Duration = Duration::from_millis(50);
+const LONGEST: Duration = Duration::from_secs(1);
 
 /// Waits from 50 ms, doubled each time up to 1 s, each shortened by up to a half at random.
 #[derive(Debug, Clone)]
@@ -21,35 +19,30 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// As after a success.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// How long to wait before the next attempt.
-    pub fn delay(&mut self) -> Duration {
+    /// Time to wait before the next attempt.
+    fn delay(&mut self) -> Duration {
         let longest = self.next;
         self.next = (self.next * 2).min(LONGEST);
-        longest.mul_f64(0.5 + 0.5 * fraction())
+        // Uniform in [0, 1).
+        let fraction = (random_u64() >> 11) as f64 / (1u64 << 53) as f64;
+        longest.mul_f64(0.5 + 0.5 * fraction)
     }
 
-    /// Waits before the next attempt.
     pub async fn wait(&mut self) {
         tokio::time::sleep(self.delay()).await;
     }
 
-    /// An attempt succeeded: the next wait is a short one again.
+    /// Call after a successful attempt: the next wait is the shortest again.
     pub fn reset(&mut self) {
         self.next = SHORTEST;
     }
 }
 
-/// A number in [0, 1) that no two processes share; timing alone depends on it.
-fn fraction() -> f64 {
-    (random_u64() >> 11) as f64 / (1u64 << 53) as f64
-}
-
-/// A number to tell instances of a process apart.
+/// A number that distinguishes instances of a process. Only identities and timing may depend on it.
 pub fn random_u64() -> u64 {
     RandomState::new().hash_one(std::process::id())
 }

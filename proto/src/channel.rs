@@ -1,4 +1,4 @@
-//! The gRPC channel of a client, tuned for streams of blocks and for cables that are pulled.
+//! The gRPC channel of a client, tuned for streams of blocks and for connections that break silently.
 
 use std::time::Duration;
 
@@ -7,10 +7,9 @@ use tonic::transport::{Channel, Endpoint};
 
 use crate::HTTP2_WINDOW_BYTES;
 
-/// How long a connection may take to open.
-pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Connects to `address`, host and port. A peer that goes away without a word is noticed within 3 s.
+/// Connects to `address` (host:port). A peer that disappears without closing the connection is noticed within 3 s.
 pub async fn connect(address: &str) -> Result<Channel, Status> {
     let unavailable = |error: tonic::transport::Error| {
         let cause = std::error::Error::source(&error).map(ToString::to_string);

@@ -1,8 +1,8 @@
-//! Wire to domain and back: the only place where reports from outside are trusted, after checks of shape,
-//! finiteness, range and size.
+//! Conversion between wire messages and domain types: the only place where reports from outside become trusted, after
+//! checks of shape, finiteness, range and size.
 //!
-//! A report is checked block by block: one bad block does not take the others with it. What is refused is
-//! said by name, so that the sender can be told.
+//! A report is checked block by block, so that one bad block does not invalidate the others. Every refusal names
+//! the block and the value, so that the sender can be told.
 
 use std::f64::consts::TAU;
 
@@ -17,170 +17,78 @@ use crate::format::{payload_to_wire, precision_from_wire, precision_to_wire};
 use crate::samples::{DitherKey, Precision, pack, unpack};
 use crate::v1;
 
-/// Most echo frames that one report may average.
+/// Largest number of echo frames that one report may average.
 pub const MOST_AVERAGED_FRAMES: u32 = 1000;
 
 /// Why a report or a block of it is refused.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum WireError {
-    /// A block claims to be sensed by another node.
     #[error("block ({l}, {k}) was sent by node {node}")]
-    Foreign {
-        /// The sender.
-        node: usize,
-        /// Sensing IRS claimed.
-        l: u32,
-        /// Reflecting IRS claimed.
-        k: u32,
-    },
-    /// There is no such path.
+    Foreign { node: usize, l: u32, k: u32 },
     #[error("there is no path ({l}, {k}) with {count} IRSs")]
-    Path {
-        /// Sensing IRS.
-        l: u32,
-        /// Reflecting IRS.
-        k: u32,
-        /// IRSs there are.
-        count: usize,
-    },
-    /// A path occurs twice in one report.
+    Path { l: u32, k: u32, count: usize },
     #[error("path ({l}, {k}) occurs twice in one report")]
-    Repeated {
-        /// Sensing IRS.
-        l: usize,
-        /// Reflecting IRS.
-        k: usize,
-    },
-    /// The report holds more blocks than there are IRSs.
+    Repeated { l: usize, k: usize },
     #[error("{found} blocks in one report: at most {most}")]
-    TooMany {
-        /// Blocks found.
-        found: usize,
-        /// Blocks allowed.
-        most: usize,
-    },
-    /// The matrix is not M x D_k.
+    TooMany { found: usize, most: usize },
     #[error("block ({l}, {k}) is {rows} x {columns}, expected {expected_rows} x {expected_columns}")]
-    Shape {
-        /// Sensing IRS.
-        l: usize,
-        /// Reflecting IRS.
-        k: usize,
-        /// Rows claimed.
-        rows: u32,
-        /// Columns claimed.
-        columns: u32,
-        /// Sensors M.
-        expected_rows: usize,
-        /// Streams D_k.
-        expected_columns: usize,
-    },
-    /// The bytes do not hold a matrix of that shape.
+    Shape { l: usize, k: usize, rows: u32, columns: u32, expected_rows: usize, expected_columns: usize },
     #[error("the {what} of block ({l}, {k}) has {found} bytes, expected {expected}")]
-    Length {
-        /// Which matrix.
-        what: &'static str,
-        /// Sensing IRS.
-        l: usize,
-        /// Reflecting IRS.
-        k: usize,
-        /// Bytes found.
-        found: usize,
-        /// Bytes expected.
-        expected: usize,
-    },
-    /// No known payload.
-    #[error("block ({l}, {k}) names no known payload")]
-    Payload {
-        /// Sensing IRS.
-        l: usize,
-        /// Reflecting IRS.
-        k: usize,
-    },
-    /// No known precision.
-    #[error("block ({l}, {k}) names no known precision")]
-    Precision {
-        /// Sensing IRS.
-        l: usize,
-        /// Reflecting IRS.
-        k: usize,
-    },
-    /// A value is not finite or out of range.
+    Length { what: &'static str, l: usize, k: usize, found: usize, expected: usize },
+    #[error("block ({l}, {k}) names no known {what}")]
+    Unknown { what: &'static str, l: usize, k: usize },
     #[error("{what} of block ({l}, {k}) is {value}: {allowed}")]
-    Value {
-        /// Which value.
-        what: &'static str,
-        /// Sensing IRS.
-        l: usize,
-        /// Reflecting IRS.
-        k: usize,
-        /// The value.
-        value: f64,
-        /// What is allowed.
-        allowed: &'static str,
-    },
-    /// The noise power is not positive and finite.
+    Value { what: &'static str, l: usize, k: usize, value: f64, allowed: &'static str },
     #[error("noise_power_w = {0}: must be positive and finite")]
     Noise(f64),
-    /// More frames are averaged than a node can be set to.
     #[error("averaged_frames = {0}: must be at most {MOST_AVERAGED_FRAMES}")]
     AveragedFrames(u32),
-    /// The AOA is not an angle with a variance.
-    #[error("arrival_rad = {angle_rad} with variance {variance_rad2}: must be an angle, and positive")]
-    Arrival {
-        /// The angle.
-        angle_rad: f64,
-        /// Its variance.
-        variance_rad2: f64,
-    },
+    #[error(
+        "arrival_rad = {angle_rad} with variance {variance_rad2}: must be an angle with a positive variance"
+    )]
+    Arrival { angle_rad: f64, variance_rad2: f64 },
 }
 
-/// A frame of a run: frame numbers begin anew with every start of the simulator.
+/// A frame of a run: frame numbers restart with every run of the simulator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct FrameId {
-    /// The run; later ones are larger.
+    /// Later runs have larger numbers.
     pub run: u64,
-    /// The frame within it.
     pub frame: u64,
 }
 
-/// What a sound report says.
+/// A report that passed the checks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Report {
-    /// The frame.
     pub frame: FrameId,
-    /// What the node says of itself.
     pub node: NodeReport,
-    /// Bytes of the report on the wire.
+    /// Size of the report on the wire.
     pub bytes: usize,
-    /// Sound blocks as (k, block).
+    /// Valid blocks as (k, block).
     pub paths: Vec<(usize, PathBlock)>,
-    /// Blocks that were refused, and why.
+    /// One error for each refused block.
     pub refused: Vec<WireError>,
-    /// The node's times.
     pub times: Times,
     /// The node's own count of blocks sent.
     pub blocks_sent: u64,
     /// The node's own count of blocks dropped before sending.
     pub blocks_dropped: u64,
-    /// Whether it may have come before.
+    /// Whether the report may have been received before.
     pub resent: bool,
 }
 
-/// When things happened at the node, nanoseconds since the Unix epoch; zero where not known.
+/// Times at the node, nanoseconds since the Unix epoch; zero where not known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Times {
-    /// When the echo frame was due.
+    /// When the echo frame was due to leave the simulator.
     pub intended_ns: u64,
-    /// When it reached the node.
     pub received_ns: u64,
     /// When the matched filter was done.
     pub filtered_ns: u64,
-    /// When the report left.
     pub sent_ns: u64,
 }
 
-/// Largest report that a node of this system can send, with room for the envelope.
+/// Size of the largest report that a node of this system can send, with room for the envelope.
 pub fn max_report_bytes(system: &System) -> usize {
     let entries = system.irs.iter().map(|irs| {
         let (streams, subcarriers) = (irs.reflected_signal.ncols(), irs.waveform.subcarriers.len());
@@ -189,17 +97,17 @@ pub fn max_report_bytes(system: &System) -> usize {
     Precision::F64.bytes(entries.sum()) + 256 * system.irs_count() + 1024
 }
 
-/// Which matrix of a block: they are dithered apart.
+/// Which matrix of a block: each has a dither of its own.
 const BLOCK: u64 = 0;
 const BLOCK_DERIVATIVE: u64 = 1;
 const SPECTRUM: u64 = 2;
 
-/// Not of the run, so that two runs of one scenario send the same.
+/// Independent of the run, so that two runs of one scenario send the same bytes.
 fn dither_key(frame: FrameId, l: usize, k: usize, which: u64) -> DitherKey {
     DitherKey([frame.frame, l as u64, k as u64, which])
 }
 
-/// A node's report of one frame as a message; counts are filled in by the sender.
+/// A node's report of one frame as a message; the sender fills in the counts.
 pub fn report_message(
     frame: FrameId,
     node: usize,
@@ -208,25 +116,21 @@ pub fn report_message(
     times: Times,
 ) -> v1::FrameReport {
     let blocks = delays.paths.iter().enumerate();
-    let blocks = blocks.map(|(k, path)| block_message(frame, node, k, path, format));
     v1::FrameReport {
         run: frame.run,
         frame: frame.frame,
         noise_power_w: delays.noise_power_w,
-        blocks: blocks.collect(),
+        blocks: blocks.map(|(k, path)| block_message(frame, node, k, path, format)).collect(),
         times: Some(v1::NodeTimes {
             intended_ns: times.intended_ns,
             received_ns: times.received_ns,
             filtered_ns: times.filtered_ns,
             sent_ns: times.sent_ns,
         }),
-        blocks_sent: 0,
-        blocks_dropped: 0,
-        resent: false,
         arrival_rad: Some(delays.arrival_rad),
         arrival_variance_rad2: delays.arrival_variance_rad2,
-        recorded_node: None,
         averaged_frames: delays.frames as u32,
+        ..v1::FrameReport::default()
     }
 }
 
@@ -245,9 +149,9 @@ fn block_message(
         delay_variance_s2: path.delay_variance_s2,
         snr: path.snr,
         precision: precision_to_wire(precision) as i32,
+        payload: payload_to_wire(kind) as i32,
         ..v1::Block::default()
     };
-    message.payload = payload_to_wire(kind) as i32;
     let mut shape = |matrix: &CMatrix| {
         (message.rows, message.columns) = (matrix.nrows() as u32, matrix.ncols() as u32);
     };
@@ -274,20 +178,26 @@ fn block_message(
     message
 }
 
-/// Checks a report of `node`. An error refuses all of it; single bad blocks are listed in the result.
+/// Checks a report of `node`. An error refuses the whole report; single bad blocks are listed in the result.
 pub fn report_from_wire(message: v1::FrameReport, node: usize, system: &System) -> Result<Report, WireError> {
     let count = system.irs_count();
     if message.blocks.len() > count {
         return Err(WireError::TooMany { found: message.blocks.len(), most: count });
     }
     let frame = FrameId { run: message.run, frame: message.frame };
+    let times = message.times.unwrap_or_default();
     let mut report = Report {
         frame,
         node: node_from_wire(&message)?,
         bytes: message.encoded_len(),
         paths: Vec::with_capacity(count),
         refused: Vec::new(),
-        times: times_from_wire(message.times.unwrap_or_default()),
+        times: Times {
+            intended_ns: times.intended_ns,
+            received_ns: times.received_ns,
+            filtered_ns: times.filtered_ns,
+            sent_ns: times.sent_ns,
+        },
         blocks_sent: message.blocks_sent,
         blocks_dropped: message.blocks_dropped,
         resent: message.resent,
@@ -311,8 +221,7 @@ fn node_from_wire(message: &v1::FrameReport) -> Result<NodeReport, WireError> {
     }
     let variance_rad2 = message.arrival_variance_rad2;
     let arrival = message.arrival_rad.map(|angle_rad| {
-        let sound = angle_rad.abs() <= TAU && variance_rad2.is_finite() && variance_rad2 > 0.0;
-        if sound {
+        if angle_rad.abs() <= TAU && variance_rad2.is_finite() && variance_rad2 > 0.0 {
             Ok(Bearing { bearing_rad: angle_rad, variance_rad2 })
         } else {
             Err(WireError::Arrival { angle_rad, variance_rad2 })
@@ -323,15 +232,6 @@ fn node_from_wire(message: &v1::FrameReport) -> Result<NodeReport, WireError> {
         return Err(WireError::AveragedFrames(averaged_frames));
     }
     Ok(NodeReport { noise_power_w, arrival: arrival.transpose()?, averaged_frames })
-}
-
-fn times_from_wire(times: v1::NodeTimes) -> Times {
-    Times {
-        intended_ns: times.intended_ns,
-        received_ns: times.received_ns,
-        filtered_ns: times.filtered_ns,
-        sent_ns: times.sent_ns,
-    }
 }
 
 fn path_from_wire(
@@ -348,24 +248,26 @@ fn path_from_wire(
         return Err(WireError::Foreign { node, l: message.l, k: message.k });
     }
     let (l, k) = (message.l as usize, message.k as usize);
-    let value = |what, value: f64, sound: bool, allowed| {
-        if sound { Ok(()) } else { Err(WireError::Value { what, l, k, value, allowed }) }
-    };
-    // The fold of the subcarrier grid, L / W: no delay of the model lies outside.
-    let fold_s = system.subcarriers as f64 / system.bandwidth_hz;
-    value("delay_s", message.delay_s, message.delay_s.abs() <= 2.0 * fold_s, "must lie within two frames")?;
-    let variance = message.delay_variance_s2;
-    value(
-        "delay_variance_s2",
-        variance,
-        variance.is_finite() && variance > 0.0,
-        "must be positive and finite",
-    )?;
+    // The delay range of the subcarrier grid, L / W: every delay of the model lies inside.
+    let range_s = system.subcarriers as f64 / system.bandwidth_hz;
+    let (variance, power) = (message.delay_variance_s2, message.quantisation_power_w);
     let not_negative = |value: f64| value.is_finite() && value >= 0.0;
-    let allowed = "must not be negative, and finite";
-    value("snr", message.snr, not_negative(message.snr), allowed)?;
-    let power = message.quantisation_power_w;
-    value("quantisation_power_w", power, not_negative(power), allowed)?;
+    let finite = "must be finite and not negative";
+    for (what, value, valid, allowed) in [
+        ("delay_s", message.delay_s, message.delay_s.abs() <= 2.0 * range_s, "must lie within two frames"),
+        (
+            "delay_variance_s2",
+            variance,
+            variance.is_finite() && variance > 0.0,
+            "must be positive and finite",
+        ),
+        ("snr", message.snr, not_negative(message.snr), finite),
+        ("quantisation_power_w", power, not_negative(power), finite),
+    ] {
+        if !valid {
+            return Err(WireError::Value { what, l, k, value, allowed });
+        }
+    }
     Ok((
         k,
         PathBlock {
@@ -384,7 +286,8 @@ fn payload_from_wire(
     (l, k): (usize, usize),
     system: &System,
 ) -> Result<Payload, WireError> {
-    let precision = precision_from_wire(message.precision).ok_or(WireError::Precision { l, k })?;
+    let precision =
+        precision_from_wire(message.precision).ok_or(WireError::Unknown { what: "precision", l, k })?;
     let irs = &system.irs[k];
     let matrix = |what: &'static str, bytes: &[u8], which: u64, columns: usize| {
         let shape = (system.sensors, columns);
@@ -424,6 +327,6 @@ fn payload_from_wire(
             let subcarriers = irs.waveform.subcarriers.len();
             Ok(Payload::Spectrum(matrix("spectrum", &message.spectrum, SPECTRUM, subcarriers)?))
         }
-        _ => Err(WireError::Payload { l, k }),
+        _ => Err(WireError::Unknown { what: "payload", l, k }),
     }
 }

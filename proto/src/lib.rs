@@ -1,7 +1,7 @@
-//! The wire between the processes.
+//! The wire formats and transports between the processes.
 //!
-//! [`v1`] holds the generated gRPC types, [`convert`] the one place where they become domain types and are
-//! checked, [`samples`] how matrices are written, [`echo`] the ZeroMQ transport of echo frames. A type from the wire never travels past `convert`.
+//! [`v1`] contains the generated gRPC types, [`convert`] checks them and converts them to domain types, [`samples`]
+//! encodes matrices, [`echo`] is the ZeroMQ transport of echo frames. No generated type is used past `convert`.
 
 pub mod backoff;
 pub mod channel;
@@ -18,14 +18,14 @@ pub mod v1 {
     tonic::include_proto!("hyloc.v1");
 }
 
-/// Version of the protocol; a node with another one is refused.
+/// Version of the protocol; a node with another version is refused.
 pub const PROTOCOL_VERSION: u32 = 3;
 
-/// Metadata key that names a node's registration on its report stream.
+/// Metadata key of the session of a report stream.
 pub const SESSION_KEY: &str = "hyloc-session";
 
 /// Descriptors of the service, for reflection.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
 
-/// HTTP/2 window of streams and connections: the default of 64 KiB holds back blocks of 100 kB.
+/// HTTP/2 window of streams and connections: the default of 64 KiB delays blocks of 100 kB.
 pub const HTTP2_WINDOW_BYTES: u32 = 8 << 20;

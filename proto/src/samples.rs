@@ -1,32 +1,26 @@
 //! Matrices as bytes: floating point, or quantised to a few bits per real with subtractive dither.
 //!
-//! A quantised matrix is its step (single precision) and one level of b bits per real, column by column, real
-//! part first. Before rounding, a pseudo-random dither, uniform over one step, is added; the receiver draws
-//! the same and takes it out again. The error is then uniform over one step and independent of the signal
-//! whatever the signal is: it is noise of a known power, and the receiver adds that to the noise that it
-//! weighs by. The step is the one of a few that leaves the least error, clipping included; the error's power,
-//! as measured, goes along with the matrix.
+//! A quantised matrix is its step (single precision) and one level of b bits per real number, column by column, real
+//! part first. Before rounding, a pseudo-random dither, uniform over one step, is added; the receiver draws the same
+//! dither and subtracts it. The error is then uniform over one step and independent of the signal, whatever the
+//! signal: noise of known power, which the receiver adds to the noise power that it weights by. The step is the
+//! candidate with the least error, clipping included; the measured power of the error is sent with the matrix.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use model::CMatrix;
 use num_complex::Complex64;
 
-/// Precision of the samples of a matrix.
+/// Precision of the real numbers of a matrix: floating point, or quantised (`Q`) to a number of bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Precision {
-    /// Double.
     F64,
-    /// Single: half the bytes; rounding is 100 dB below the signal.
+    /// Half the bytes; rounding is 100 dB below the signal.
     #[default]
     F32,
-    /// 16 bits per real.
     Q16,
-    /// 8 bits per real.
     Q8,
-    /// 4 bits per real.
     Q4,
-    /// 2 bits per real.
     Q2,
 }
 
@@ -34,61 +28,49 @@ impl Precision {
     /// All of them, finest first.
     pub const ALL: [Self; 6] = [Self::F64, Self::F32, Self::Q16, Self::Q8, Self::Q4, Self::Q2];
 
-    /// Its name in settings.
+    /// Its name in settings, and the bits of a real number.
+    fn name_and_bits(self) -> (&'static str, u32) {
+        match self {
+            Self::F64 => ("f64", 64),
+            Self::F32 => ("f32", 32),
+            Self::Q16 => ("q16", 16),
+            Self::Q8 => ("q8", 8),
+            Self::Q4 => ("q4", 4),
+            Self::Q2 => ("q2", 2),
+        }
+    }
+
     pub fn name(self) -> &'static str {
-        match self {
-            Self::F64 => "f64",
-            Self::F32 => "f32",
-            Self::Q16 => "q16",
-            Self::Q8 => "q8",
-            Self::Q4 => "q4",
-            Self::Q2 => "q2",
-        }
+        self.name_and_bits().0
     }
 
-    /// Bits of a quantised real.
-    fn bits(self) -> Option<u32> {
-        match self {
-            Self::F64 | Self::F32 => None,
-            Self::Q16 => Some(16),
-            Self::Q8 => Some(8),
-            Self::Q4 => Some(4),
-            Self::Q2 => Some(2),
-        }
+    pub fn bits_per_real(self) -> u32 {
+        self.name_and_bits().1
     }
 
-    /// Bits of a real number.
-    pub fn bits_per_real(self) -> f64 {
-        match (self, self.bits()) {
-            (Self::F64, _) => 64.0,
-            (_, Some(bits)) => f64::from(bits),
-            (_, None) => 32.0,
-        }
+    /// Bits of a quantised real number; none in floating point.
+    fn quantised_bits(self) -> Option<u32> {
+        (!matches!(self, Self::F64 | Self::F32)).then(|| self.bits_per_real())
     }
 
     /// Bytes of a matrix with this many complex entries.
     pub fn bytes(self, entries: usize) -> usize {
-        match (self, self.bits()) {
-            (Self::F64, _) => 16 * entries,
-            (_, Some(bits)) => STEP_BYTES + (2 * entries * bits as usize).div_ceil(8),
-            (_, None) => 8 * entries,
-        }
+        let step = self.quantised_bits().map_or(0, |_| STEP_BYTES);
+        step + (2 * entries * self.bits_per_real() as usize).div_ceil(8)
     }
 }
 
 /// Bytes of the step in front of quantised levels.
 const STEP_BYTES: usize = 4;
-/// Steps that are tried, against the one that clips nothing.
+/// Candidate steps, relative to the one that clips nothing.
 const FINER: [f64; 6] = [1.0, 0.75, 0.6, 0.45, 0.35, 0.25];
 
-/// Names a matrix, so that sender and receiver draw the same dither.
+/// Identifies a matrix, so that sender and receiver draw the same dither.
 #[derive(Debug, Clone, Copy)]
 pub struct DitherKey(pub [u64; 4]);
 
-/// A packed matrix.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Packed {
-    /// The bytes.
     pub bytes: Bytes,
     /// Mean squared error per complex entry; zero for floating point.
     pub error_power: f64,
@@ -96,7 +78,7 @@ pub struct Packed {
 
 /// A matrix as bytes, column-major, little-endian.
 pub fn pack(matrix: &CMatrix, precision: Precision, key: DitherKey) -> Packed {
-    let Some(bits) = precision.bits() else {
+    let Some(bits) = precision.quantised_bits() else {
         let mut out = BytesMut::with_capacity(precision.bytes(matrix.len()));
         for real in matrix.iter().flat_map(|value| [value.re, value.im]) {
             match precision {
@@ -138,7 +120,7 @@ pub fn pack(matrix: &CMatrix, precision: Precision, key: DitherKey) -> Packed {
     Packed { bytes: out.freeze(), error_power: 2.0 * error / reals.len().max(1) as f64 }
 }
 
-/// The matrix of this many rows and columns; none if the bytes are not as many as it needs.
+/// The matrix of this shape; none if the number of bytes does not match.
 pub fn unpack(
     bytes: &[u8],
     (rows, columns): (usize, usize),
@@ -149,7 +131,7 @@ pub fn unpack(
     if bytes.len() != precision.bytes(entries) {
         return None;
     }
-    let reals: Vec<f64> = match precision.bits() {
+    let reals: Vec<f64> = match precision.quantised_bits() {
         None if precision == Precision::F64 => {
             bytes.chunks_exact(8).map(|b| b.try_into().map_or(f64::NAN, f64::from_le_bytes)).collect()
         }
@@ -174,7 +156,7 @@ pub fn unpack(
     Some(CMatrix::from_iterator(rows, columns, samples))
 }
 
-/// Level of a real: 0 to 2^bits - 1.
+/// Level of a real number: 0 to 2^bits - 1.
 fn level(real: f64, dither: f64, step: f32, bits: u32) -> u32 {
     if step <= 0.0 {
         return 0;
@@ -184,13 +166,13 @@ fn level(real: f64, dither: f64, step: f32, bits: u32) -> u32 {
     shifted.clamp(0.0, 2.0 * half - 1.0) as u32
 }
 
-/// The real of a level.
+/// The real number that a level stands for.
 fn value(level: u32, dither: f64, step: f32, bits: u32) -> f64 {
     let half = f64::from(1u32 << (bits - 1));
     (f64::from(level) - half + 0.5 - dither) * f64::from(step)
 }
 
-/// Uniform in [-1/2, 1/2), in steps.
+/// Pseudo-random numbers, uniform in [-1/2, 1/2), in units of the step.
 fn dither(key: DitherKey, count: usize) -> Vec<f64> {
     let mut state = key.0.iter().fold(0, |state, part| mixed(state ^ part).wrapping_add(GOLDEN));
     (0..count)
@@ -252,7 +234,7 @@ mod tests {
             let db = 10.0 * (error / power).max(1e-40).log10();
             assert!(db <= most_db, "{}: {db:.1} dB", precision.name());
             let said = packed.error_power;
-            assert!(precision.bits().is_none() || (error / said - 1.0).abs() < 1e-6);
+            assert!(precision.quantised_bits().is_none() || (error / said - 1.0).abs() < 1e-6);
             let name: StrDeserializer<'_, Error> = precision.name().into_deserializer();
             assert_eq!(Precision::deserialize(name), Ok(precision), "the same name in settings");
         }

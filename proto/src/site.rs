@@ -1,14 +1,14 @@
-//! A site on the wire: what estimators may know, made ready, and nothing that only the simulator knows.
+//! A site on the wire: what estimators may know, and nothing that only the simulator knows.
 //!
-//! A scenario holds the seed, from which channels, noise, motion and path phases are drawn: whoever has it can compute
-//! the truth. So the site travels instead, with the reflected signals and codes as numbers. Two processes compare a
+//! A scenario contains the seed, from which channels, noise, motion and path phases are drawn: whoever has it can compute
+//! the truth. The site is sent instead, with the reflected signals and codes as numbers. Two processes compare a
 //! SHA-256 of its canonical encoding: the message in single precision, so that the last bits of a sine, which
 //! differ between platforms, do not make two sites of one.
 
 use model::scenario::{Coverage, ScenarioError};
 use model::system::Irs;
 use model::waveform::Waveform;
-use model::{CMatrix, CrossSectionPrior, MOST_IRS, Point, Pose, System};
+use model::{CMatrix, CrossSectionPrior, MOST_IRS, Point, Pose, System, SystemParts};
 use prost::Message;
 use sha2::{Digest, Sha256};
 
@@ -18,52 +18,26 @@ use crate::v1;
 /// Largest encoded site. Table I takes 22 kB.
 pub const MAX_SITE_BYTES: usize = 64 << 20;
 
-/// Largest number of elements, sensors, streams or subcarriers: no shape is believed before it is below this.
+/// Largest number of elements, sensors, streams or subcarriers, checked before any matrix is allocated.
 const LARGEST_COUNT: u32 = 4096;
 
-/// Why a site cannot be sent or taken.
+/// Why a site cannot be sent or accepted.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum SiteError {
-    /// A value is impossible, or parts do not fit each other.
     #[error("the site is not valid: {0}")]
     Invalid(#[from] ScenarioError),
-    /// A part is missing.
     #[error("the site has no {0}")]
     Missing(&'static str),
-    /// A count is zero or beyond any use.
     #[error("{key} = {value} of the site: must be between 1 and {most}")]
-    Count {
-        /// What is counted.
-        key: &'static str,
-        /// The count.
-        value: usize,
-        /// Most of them.
-        most: usize,
-    },
-    /// The bytes do not hold a matrix of the shape that goes with them.
+    Count { key: &'static str, value: usize, most: usize },
     #[error("the {what} of irs[{k}] has {found} bytes, expected {expected}")]
-    Length {
-        /// Which matrix.
-        what: &'static str,
-        /// The IRS.
-        k: usize,
-        /// Bytes found.
-        found: usize,
-        /// Bytes expected.
-        expected: usize,
-    },
-    /// It is larger than any message may be.
+    Length { what: &'static str, k: usize, found: usize, expected: usize },
     #[error(
         "the site takes {found} bytes, more than {MAX_SITE_BYTES}: use fewer elements, streams or subcarriers"
     )]
-    Size {
-        /// Bytes of it.
-        found: usize,
-    },
-    /// The bytes are no site.
+    Size { found: usize },
     #[error("not a site: {0}")]
     Decode(String),
-    /// The site is not the one that the hash was made of.
     #[error("the site that was sent does not match its hash")]
     Hash,
 }
@@ -71,49 +45,44 @@ pub enum SiteError {
 /// A checked site with its message and hash.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SharedSite {
-    /// The site.
     pub system: System,
-    /// The same as a message.
     pub message: v1::Site,
-    /// SHA-256 of its canonical encoding.
+    /// SHA-256 of the canonical encoding.
     pub sha256: [u8; 32],
 }
 
 impl SharedSite {
-    /// From a site of one's own.
+    /// Prepares a site for sending; an error if it is too large.
     pub fn new(system: System) -> Result<Self, SiteError> {
-        system.validate()?;
         let message = site_message(&system, Precision::F64);
         let found = message.encoded_len();
         if found > MAX_SITE_BYTES {
             return Err(SiteError::Size { found });
         }
-        Ok(Self { sha256: hash(&system), message, system })
+        let sha256 = Sha256::digest(site_message(&system, Precision::F32).encode_to_vec()).into();
+        Ok(Self { sha256, message, system })
     }
 
-    /// From the wire: checked for shape, range and sense.
     pub fn from_wire(message: v1::Site) -> Result<Self, SiteError> {
         Self::new(site_from_wire(&message)?)
     }
 
-    /// From the wire, and what its sender says its hash is.
+    /// A site from the wire, which must match the hash that its sender states.
     pub fn with_hash(message: v1::Site, sha256: &[u8]) -> Result<Self, SiteError> {
         let site = Self::from_wire(message)?;
         if site.sha256 == sha256 { Ok(site) } else { Err(SiteError::Hash) }
     }
 
-    /// From bytes, as recordings hold them.
+    /// A site from bytes, as recordings contain them.
     pub fn decode(bytes: &[u8]) -> Result<Self, SiteError> {
         let message = v1::Site::decode(bytes).map_err(|error| SiteError::Decode(error.to_string()))?;
         Self::from_wire(message)
     }
 
-    /// As bytes.
     pub fn encode(&self) -> Vec<u8> {
         self.message.encode_to_vec()
     }
 
-    /// The hash as text, shortened for people.
     pub fn short_hash(&self) -> String {
         short_hash(&self.sha256)
     }
@@ -124,11 +93,7 @@ pub fn short_hash(sha256: &[u8]) -> String {
     sha256.iter().take(4).map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn hash(system: &System) -> [u8; 32] {
-    Sha256::digest(site_message(system, Precision::F32).encode_to_vec()).into()
-}
-
-/// The site in this precision, scalars included.
+/// The site in this precision, which also applies to scalars.
 fn site_message(system: &System, precision: Precision) -> v1::Site {
     let real = |value: f64| match precision {
         Precision::F64 => value,
@@ -175,7 +140,7 @@ fn site_from_wire(message: &v1::Site) -> Result<System, SiteError> {
         max_m: point("coverage_max", message.coverage_max)?.into(),
     };
     let irs = message.irs.iter().enumerate().map(|(k, irs)| irs_from_wire(k, irs, elements, subcarriers));
-    Ok(System {
+    Ok(System::checked(SystemParts {
         wavelength_m: message.wavelength_m,
         spacing_wavelengths: message.spacing_wavelengths,
         bandwidth_hz: message.bandwidth_hz,
@@ -192,7 +157,7 @@ fn site_from_wire(message: &v1::Site) -> Result<System, SiteError> {
         elements,
         coverage,
         irs: irs.collect::<Result<_, _>>()?,
-    })
+    })?)
 }
 
 fn irs_from_wire(k: usize, irs: &v1::SiteIrs, elements: usize, subcarriers: usize) -> Result<Irs, SiteError> {

@@ -6,7 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyloc_proto::convert::FrameId;
 use hyloc_proto::echo::{
-    Delivery, EchoFrame, EchoLedger, EchoPublisher, EchoSubscriber, Link, Offer, Subscription, Timings,
+    Delivery, EchoFrame, EchoLedger, EchoPublisher, EchoSubscriber, Offer, Subscription, SubscriptionState,
+    Timings,
 };
 use model::CMatrix;
 use num_complex::Complex64;
@@ -88,9 +89,10 @@ async fn frames_arrive_in_order_and_every_one_is_acknowledged() {
 
 #[tokio::test]
 async fn a_node_may_start_before_the_simulator() {
-    let address = listener("127.0.0.1:0").local_addr().unwrap();
+    // No other test binds or connects from this loopback address, so that the port stays free.
+    let address = listener("127.0.0.2:0").local_addr().unwrap();
     let mut node = EchoSubscriber::start(subscription(address, 0));
-    assert_eq!(*node.link().borrow(), Link::Connecting);
+    assert_eq!(*node.state().borrow(), SubscriptionState::Connecting);
     let mut publisher = EchoPublisher::bind(listener(&address.to_string()), RUN, 1, HASH).await.unwrap();
     within("a subscription", publisher.until_all_subscribed()).await;
     publisher.publish(0, encoded(0, 0)).await;
@@ -137,8 +139,8 @@ async fn a_restarted_node_is_taken_back_and_its_losses_are_counted() {
     }
     drop(node);
     let mut again = EchoSubscriber::start(subscription(publisher.address(), 0));
-    let mut link = again.link();
-    within("a subscription", link.wait_for(|link| *link == Link::Subscribed)).await.unwrap();
+    let mut link = again.state();
+    within("a subscription", link.wait_for(|link| *link == SubscriptionState::Subscribed)).await.unwrap();
     let frame = publish_until_sent(&mut publisher, 0, 3).await;
     assert_eq!(next(&mut again).await.frame.frame, frame);
     again.close().await;
@@ -177,10 +179,16 @@ async fn another_site_an_unknown_index_and_a_taken_index_are_refused_with_the_re
     ];
     for (subscription, expected) in cases {
         let unwanted = EchoSubscriber::start(subscription);
-        let mut link = unwanted.link();
+        let mut link = unwanted.state();
         let refused =
-            within("a refusal", link.wait_for(|link| matches!(link, Link::Refused(_)))).await.unwrap();
-        assert!(matches!(&*refused, Link::Refused(reason) if reason.contains(expected)), "{:?}", *refused);
+            within("a refusal", link.wait_for(|link| matches!(link, SubscriptionState::Refused(_))))
+                .await
+                .unwrap();
+        assert!(
+            matches!(&*refused, SubscriptionState::Refused(reason) if reason.contains(expected)),
+            "{:?}",
+            *refused
+        );
     }
     assert_eq!(publisher.subscribed(), 1);
 }
@@ -254,7 +262,7 @@ async fn heals(broken: WireState) {
     let wire = Wire::to(publisher.address()).await;
     let timings = Timings { ping: Duration::from_millis(20), silence: Duration::from_millis(300) };
     let mut node = EchoSubscriber::start(Subscription { timings, ..subscription(wire.address, 0) });
-    let mut link = node.link();
+    let mut link = node.state();
     within("a subscription", publisher.until_all_subscribed()).await;
     for frame in 0..4 {
         publisher.publish(0, encoded(frame, 0)).await;
@@ -269,9 +277,11 @@ async fn heals(broken: WireState) {
     })
     .await;
     wire.state.send_replace(broken);
-    within("the break to be noticed", link.wait_for(|link| *link == Link::Connecting)).await.unwrap();
+    within("the break to be noticed", link.wait_for(|link| *link == SubscriptionState::Connecting))
+        .await
+        .unwrap();
     wire.state.send_replace(WireState::Whole);
-    within("a subscription", link.wait_for(|link| *link == Link::Subscribed)).await.unwrap();
+    within("a subscription", link.wait_for(|link| *link == SubscriptionState::Subscribed)).await.unwrap();
     assert_eq!(next(&mut node).await.frame.frame, 2);
     assert_eq!(next(&mut node).await.frame.frame, 3);
     let frame = publish_until_sent(&mut publisher, 0, 4).await;

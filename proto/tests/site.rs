@@ -3,7 +3,7 @@
 use hyloc_proto::site::{SharedSite, SiteError};
 use hyloc_proto::v1;
 use model::scenario::{CrossSection, Motion};
-use model::{Scenario, System};
+use model::{Scenario, System, SystemParts};
 use proptest::prelude::*;
 use prost::Message;
 
@@ -55,8 +55,9 @@ fn the_hash_tells_sites_apart_and_forgives_the_last_bit() {
     assert_ne!(site.sha256, shared(&Scenario::default().with_power_dbm(40.0)).sha256);
     assert!(matches!(SharedSite::with_hash(site.message.clone(), &[7; 32]), Err(SiteError::Hash)));
     // Another platform's sine.
-    let mut nudged = site.system.clone();
+    let mut nudged = SystemParts::clone(&site.system);
     nudged.irs[1].pose.broadside_rad *= 1.0 + f64::EPSILON;
+    let nudged = System::checked(nudged).unwrap();
     assert_ne!(nudged, site.system);
     assert_eq!(SharedSite::new(nudged).unwrap().sha256, site.sha256);
 }

@@ -1,14 +1,14 @@
-//! The way that the target goes, and its control over HTTP while it goes.
+//! The motion of the target, and its control over HTTP.
 //!
-//! | request | does |
+//! | request | effect |
 //! | --- | --- |
-//! | `GET /motion` | `{"motion": NAME, "motions": [NAMES]}`: the way that it goes, and the ways that it could go |
-//! | `PUT /motion` | goes the way that the body names; 422 with the reason if there is none |
+//! | `GET /motion` | `{"motion": NAME, "motions": [NAMES]}`: the current motion, and the motions to choose from |
+//! | `PUT /motion` | changes to the motion that the body names; 422 with the reason if there is none |
 //!
-//! `scenario` is the scenario's own motion; the others are those of [`Motion::named`]. A change holds from the next
-//! coherent interval that is made, and the truth follows it frame by frame. Served only where it was allowed.
+//! `scenario` is the scenario's own motion; the others are those of [`Motion::named`]. A change takes effect with the
+//! next coherent interval, and the truth follows it frame by frame. Served only if that is allowed.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
@@ -25,10 +25,10 @@ use tokio_util::task::AbortOnDropHandle;
 /// Name of the scenario's own motion.
 const OWN: &str = "scenario";
 
-/// How long the target takes for a round.
+/// Period of the named motions.
 const ROUND_S: f64 = 20.0;
 
-/// Which way the target goes; shared, cheap to clone.
+/// The chosen motion of the target; shared, cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Course {
     chosen: Arc<Mutex<(&'static str, Motion)>>,
@@ -38,15 +38,14 @@ pub(crate) struct Course {
     coherent_frames: u64,
 }
 
-/// A course as it is told.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-struct View {
+struct MotionView {
     motion: &'static str,
     motions: Vec<&'static str>,
 }
 
 impl Course {
-    /// The scenario's own, at that many frames a second.
+    /// The scenario's own motion at a frame rate of `rate_hz`.
     pub fn new(scenario: &Scenario, rate_hz: f64) -> Self {
         let own = scenario.target.motion.clone();
         Self {
@@ -58,21 +57,24 @@ impl Course {
         }
     }
 
-    /// Whether a change may take hold with `frame`: what is averaged coherently belongs to one motion.
+    /// Whether a change may take effect with `frame`: frames that are averaged coherently have one motion.
     pub fn turns_at(&self, frame: u64) -> bool {
         frame.is_multiple_of(self.coherent_frames)
     }
 
-    /// The motion that is chosen now.
+    fn chosen(&self) -> MutexGuard<'_, (&'static str, Motion)> {
+        self.chosen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub fn motion(&self) -> Motion {
-        self.chosen.lock().unwrap_or_else(PoisonError::into_inner).1.clone()
+        self.chosen().1.clone()
     }
 
     fn names() -> impl Iterator<Item = &'static str> {
         std::iter::once(OWN).chain(Motion::NAMES)
     }
 
-    fn choose(&self, name: &str) -> Result<View, String> {
+    fn choose(&self, name: &str) -> Result<MotionView, String> {
         let unknown = || {
             let names: Vec<&str> = Self::names().collect();
             format!("there is no motion '{}'; there are {}\n", name.escape_default(), names.join(", "))
@@ -82,14 +84,14 @@ impl Course {
             OWN => self.own.clone(),
             _ => Motion::named(name, &self.coverage, self.round_frames).ok_or_else(unknown)?,
         };
-        *self.chosen.lock().unwrap_or_else(PoisonError::into_inner) = (name, motion);
-        tracing::info!(motion = name, "the target goes another way");
+        *self.chosen() = (name, motion);
+        tracing::info!(motion = name, "the motion of the target was changed");
         Ok(self.view())
     }
 
-    fn view(&self) -> View {
-        let motion = self.chosen.lock().unwrap_or_else(PoisonError::into_inner).0;
-        View { motion, motions: Self::names().collect() }
+    fn view(&self) -> MotionView {
+        let motion = self.chosen().0;
+        MotionView { motion, motions: Self::names().collect() }
     }
 }
 
@@ -102,7 +104,7 @@ pub(crate) fn serve(
     if let Ok(address) = listener.local_addr()
         && !address.ip().is_loopback()
     {
-        tracing::warn!(%address, "whoever reaches the control can move the target");
+        tracing::warn!(%address, "the control is not on the loopback: every host that reaches it can move the target");
     }
     let routes = Router::new().route("/motion", get(show).put(change)).with_state(course.clone());
     AbortOnDropHandle::new(tokio::spawn(async move {
@@ -112,7 +114,7 @@ pub(crate) fn serve(
     }))
 }
 
-async fn show(State(course): State<Course>) -> Json<View> {
+async fn show(State(course): State<Course>) -> Json<MotionView> {
     Json(course.view())
 }
 
@@ -120,7 +122,7 @@ async fn change(
     State(course): State<Course>,
     headers: HeaderMap,
     name: String,
-) -> Result<Json<View>, (StatusCode, String)> {
+) -> Result<Json<MotionView>, (StatusCode, String)> {
     if !named_by_address(&headers) {
         return Err((StatusCode::FORBIDDEN, "ask by address, as in 127.0.0.1:7501\n".into()));
     }

@@ -1,8 +1,8 @@
-//! The simulator: echo frames of a scenario for all nodes, open loop at a set rate, and the truth for the
-//! fusion center's display.
+//! The simulator: sends echo frames of a scenario to all nodes, open loop at a set rate, and the truth to the
+//! fusion center for display.
 //!
-//! Only this process knows where the target is: nodes get samples, the fusion center gets the truth on a
-//! channel that no estimator reads.
+//! Only this process knows the position of the target: nodes get samples, the fusion center gets the truth over a
+//! stream that no estimator reads.
 
 mod control;
 mod metrics;
@@ -15,12 +15,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context;
 use model::{EchoSource, Scenario};
 use proto::clock::unix_time_ns;
-use proto::echo::{EchoError, EchoLedger, EchoPublisher};
-use proto::site::{SharedSite, SiteError};
+use proto::echo::{EchoLedger, EchoPublisher};
+use proto::site::SharedSite;
 use serde::Serialize;
 use settings::Layered;
+use telemetry::exit::{self, Failure};
 use telemetry::{Endpoints, Health, Metrics, process};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -30,78 +32,58 @@ use control::Course;
 use metrics::SimulatorMetrics;
 pub use options::{ROLE, SimulatorOptions};
 use pace::{DueFrame, Schedule};
-use truth::Truth;
+use truth::TruthFeed;
 pub use truth::TruthSummary;
 
-/// Threads for sockets and timers; echoes are made on others.
+/// Threads for sockets and timers; echoes are generated on others.
 const THREADS: usize = 2;
 
 /// How often the wait for nodes is reported.
 const WAIT_REPORT: Duration = Duration::from_millis(500);
 
-/// Why a simulator ends before it is told to.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// The scenario cannot be built.
-    #[error("the scenario cannot be built: {0}")]
-    Scenario(String),
-    /// The site cannot be shared.
-    #[error(transparent)]
-    Site(#[from] SiteError),
-    /// The echo socket failed.
-    #[error(transparent)]
-    Echo(#[from] EchoError),
-}
-
-/// The last line of a simulator.
+/// The summary that the simulator prints when it ends.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SimulatorSummary {
-    /// `simulator`.
     pub role: &'static str,
     /// The run that all frames belonged to.
     pub run: u64,
-    /// Frames made.
     pub frames: u64,
-    /// Largest time that a frame left after its own.
+    /// Largest delay of a frame after its intended time.
     pub latest_ms: f64,
     /// Echo frames per node.
     pub nodes: Vec<EchoLedger>,
-    /// The truth.
     pub truth: TruthSummary,
 }
 
-/// The ports, bound by the caller.
+/// The bound ports.
 #[derive(Debug)]
-pub struct Listeners {
+pub struct SimulatorListeners {
     /// Where nodes subscribe.
     pub echo: TcpListener,
-    /// Where the process is watched.
     pub endpoints: Endpoints,
-    /// Where the target's path is changed.
+    /// Where the target's motion is changed.
     pub control: Option<tokio::net::TcpListener>,
 }
 
-impl Listeners {
+impl SimulatorListeners {
     /// Binds the ports of `options`; the error names the address.
-    pub async fn bind(options: &SimulatorOptions) -> std::io::Result<Self> {
+    pub async fn bind(options: &SimulatorOptions) -> anyhow::Result<Self> {
         let address = options.echo_listen;
-        let named = |error: std::io::Error| std::io::Error::new(error.kind(), format!("{address}: {error}"));
-        let echo = TcpListener::bind(address).map_err(named)?;
-        let endpoints = Endpoints::bind(options.http_listen, options.health_listen).await?;
+        let echo = TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
+        let endpoints =
+            Endpoints::bind(options.endpoints.http_listen, options.endpoints.health_listen).await?;
         let control = match options.control_listen.filter(|_| options.allow_control) {
             Some(address) => {
-                let named = |error: std::io::Error| {
-                    std::io::Error::new(error.kind(), format!("control: {address}: {error}"))
-                };
-                Some(tokio::net::TcpListener::bind(address).await.map_err(named)?)
+                let bound = tokio::net::TcpListener::bind(address).await;
+                Some(bound.with_context(|| format!("control: cannot listen on {address}"))?)
             }
             None => None,
         };
         Ok(Self { echo, endpoints, control })
     }
 
-    /// Prints where they are.
-    fn announce(&self) -> std::io::Result<()> {
+    /// Prints the addresses.
+    fn announce(&self) -> anyhow::Result<()> {
         let echo = Some(self.echo.local_addr()?);
         let control = self.control.as_ref().map(tokio::net::TcpListener::local_addr).transpose()?;
         telemetry::Started { echo, control, ..self.endpoints.started(ROLE) }.announce();
@@ -109,7 +91,7 @@ impl Listeners {
     }
 }
 
-/// The process: settings, logs, ports, work, summary. Gives the exit code.
+/// Checks the settings, binds the ports and works until all frames are sent, SIGTERM or SIGINT.
 pub fn main(arguments: &Layered<SimulatorOptions>) -> ExitCode {
     let options = &arguments.options;
     let scenario = match process::prepare(ROLE, arguments.printed(), || options.load()) {
@@ -117,9 +99,9 @@ pub fn main(arguments: &Layered<SimulatorOptions>) -> ExitCode {
         Err(code) => return code,
     };
     process::run(ROLE, THREADS, async |shutdown| {
-        let listeners = Listeners::bind(options).await?;
+        let listeners = SimulatorListeners::bind(options).await?;
         listeners.announce()?;
-        Ok(run(options, scenario, listeners, shutdown).await?)
+        run(options, scenario, listeners, shutdown).await
     })
 }
 
@@ -127,9 +109,9 @@ pub fn main(arguments: &Layered<SimulatorOptions>) -> ExitCode {
 pub async fn run(
     options: &SimulatorOptions,
     scenario: Scenario,
-    listeners: Listeners,
+    listeners: SimulatorListeners,
     shutdown: CancellationToken,
-) -> Result<SimulatorSummary, RunError> {
+) -> anyhow::Result<SimulatorSummary> {
     let (registry, health) = (Metrics::new(), Health::new());
     let stop_serving = CancellationToken::new();
     let serving = listeners.endpoints.serve(registry.clone(), health.clone(), stop_serving.clone());
@@ -142,25 +124,25 @@ pub async fn run(
     let transmission = Transmission {
         publisher: EchoPublisher::bind(listeners.echo, run, nodes, hash).await?,
         metrics: SimulatorMetrics::new(&registry, nodes),
-        truth: Truth::default(),
+        truth: TruthFeed::default(),
         course,
         rcs_m2: scenario.rcs_m2(),
         run,
         frames: 0,
         latest: Duration::ZERO,
     };
-    let ended = transmission.run(options, source, &health, &shutdown).await;
+    let summary = transmission.run(options, source, &health, &shutdown).await;
     stop_serving.cancel();
     serving.ended().await;
     drop(control);
-    ended
+    Ok(summary)
 }
 
-/// One run: its sockets and its counts.
+/// The sockets and counts of one run.
 struct Transmission {
     publisher: EchoPublisher,
     metrics: SimulatorMetrics,
-    truth: Truth,
+    truth: TruthFeed,
     course: Course,
     /// Mean radar cross-section of the target.
     rcs_m2: f64,
@@ -176,10 +158,10 @@ impl Transmission {
         source: Arc<EchoSource>,
         health: &Health,
         shutdown: &CancellationToken,
-    ) -> Result<SimulatorSummary, RunError> {
+    ) -> SimulatorSummary {
         let finish_truth = CancellationToken::new();
         let truth_sender = options.fusion.clone().map(|fusion| {
-            AbortOnDropHandle::new(tokio::spawn(self.truth.clone().tell(fusion, finish_truth.clone())))
+            AbortOnDropHandle::new(tokio::spawn(self.truth.clone().send(fusion, finish_truth.clone())))
         });
         let start_after = (!options.start_after.is_zero()).then_some(options.start_after);
         self.wait_for_nodes(start_after, health, shutdown).await;
@@ -193,10 +175,17 @@ impl Transmission {
         if let Some(truth_sender) = truth_sender {
             let _ = tokio::time::timeout(options.settle_timeout, truth_sender).await;
         }
-        Ok(self.summary())
+        SimulatorSummary {
+            role: ROLE,
+            run: self.run,
+            frames: self.frames,
+            latest_ms: self.latest.as_secs_f64() * 1e3,
+            truth: self.truth.summary(),
+            nodes: self.publisher.close(),
+        }
     }
 
-    /// All nodes, or as many as there are after `start_after`.
+    /// Waits until all nodes have subscribed, or until `start_after` has passed.
     async fn wait_for_nodes(
         &self,
         start_after: Option<Duration>,
@@ -232,19 +221,18 @@ impl Transmission {
         shutdown: &CancellationToken,
     ) {
         let (due, mut frames) = mpsc::channel(1);
-        let (run, count, stop) =
-            (self.run, (options.frames > 0).then_some(options.frames), shutdown.child_token());
+        let (run, count) = (self.run, (options.frames > 0).then_some(options.frames));
+        let (course, stop) = (self.course.clone(), shutdown.clone());
         let schedule = Schedule::starting_now(options.rate_hz);
         tracing::info!(run, frames = count, rate_hz = options.rate_hz, "sending");
-        let (maker, course) = (stop.clone(), self.course.clone());
         let pace = tokio::task::spawn_blocking(move || {
-            pace::release(&source, &course, run, count, schedule, &due, &maker);
+            pace::release(&source, &course, run, count, schedule, &due, &stop);
         });
         while let Some(frame) = frames.recv().await {
             self.send(frame).await;
         }
         if let Err(error) = pace.await {
-            tracing::error!(%error, "the frames ended");
+            tracing::error!(%error, "the generation of frames failed");
         }
     }
 
@@ -255,13 +243,13 @@ impl Transmission {
         }
         self.frames += 1;
         self.latest = self.latest.max(frame.late);
-        self.metrics.frames.increment();
-        self.metrics.late_seconds.observe_time(frame.late);
+        self.metrics.frames.inc();
+        self.metrics.late_seconds.observe(frame.late.as_secs_f64());
         self.count();
     }
 
     fn count(&self) {
-        self.metrics.books(&self.publisher.ledgers());
+        self.metrics.update(&self.publisher.ledgers());
         self.metrics.subscribed.set(self.publisher.subscribed() as f64);
         self.metrics.refused.set(self.publisher.refused() as f64);
     }
@@ -274,26 +262,13 @@ impl Transmission {
         }
         self.count();
     }
-
-    fn summary(self) -> SimulatorSummary {
-        SimulatorSummary {
-            role: ROLE,
-            run: self.run,
-            frames: self.frames,
-            latest_ms: self.latest.as_secs_f64() * 1e3,
-            truth: self.truth.summary(),
-            nodes: self.publisher.close(),
-        }
-    }
 }
 
-/// The echo source, built off the async threads.
-async fn build(scenario: Scenario) -> Result<Arc<EchoSource>, RunError> {
+/// Builds the echo source off the async threads.
+async fn build(scenario: Scenario) -> anyhow::Result<Arc<EchoSource>> {
     let begun = std::time::Instant::now();
-    let built = tokio::task::spawn_blocking(move || EchoSource::new(&scenario)).await;
-    let source = built
-        .map_err(|error| RunError::Scenario(error.to_string()))?
-        .map_err(|error| RunError::Scenario(error.to_string()))?;
+    let built = tokio::task::spawn_blocking(move || EchoSource::new(&scenario)).await?;
+    let source = built.context(Failure::new(exit::DATA, "the scenario cannot be built"))?;
     tracing::info!(took_ms = begun.elapsed().as_millis() as u64, "the scenario is built");
     Ok(Arc::new(source))
 }

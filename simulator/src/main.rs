@@ -1,4 +1,4 @@
-//! `simulator`: the echo frames of a scenario.
+//! The simulator as a process of its own; `hyloc simulate` is the same.
 
 use std::process::ExitCode;
 
@@ -6,17 +6,17 @@ use clap::Parser;
 use settings::Layered;
 use telemetry::exit::parse_arguments;
 
-/// Makes the echo frames of a scenario, open loop at a set rate, and hands them to the nodes; tells the truth
+/// Generates the echo frames of a scenario, open loop at a set rate, and sends them to the nodes; sends the truth
 /// to the fusion center, for display only.
 #[derive(Debug, Parser)]
 #[command(name = "simulator", version)]
-struct Command {
+struct SimulatorCommand {
     #[command(flatten)]
     layered: Layered<hyloc_simulator::SimulatorOptions>,
 }
 
 fn main() -> ExitCode {
-    match parse_arguments::<Command>() {
+    match parse_arguments::<SimulatorCommand>() {
         Ok(arguments) => hyloc_simulator::main(&arguments.layered),
         Err(code) => code,
     }

@@ -1,21 +1,20 @@
-//! What can be seen of a simulator from outside.
+//! Metrics of the simulator.
 
 use proto::echo::EchoLedger;
-use telemetry::metrics::SECONDS;
 use telemetry::{Counter, Gauge, Histogram, Metrics};
 
-/// Handles of all metrics.
 #[derive(Debug)]
 pub(crate) struct SimulatorMetrics {
     pub frames: Counter,
     pub late_seconds: Histogram,
     pub subscribed: Gauge,
     pub refused: Gauge,
-    nodes: Vec<NodeMetrics>,
+    nodes: Vec<EchoMetrics>,
 }
 
+/// Echo frames of one node.
 #[derive(Debug)]
-struct NodeMetrics {
+struct EchoMetrics {
     delivered: Counter,
     dropped: Counter,
     in_flight: Gauge,
@@ -30,29 +29,28 @@ impl SimulatorMetrics {
                 metrics.counter("hyloc_simulator_echoes_total", "Echo frames by fate.", &labels)
             };
             let labels = [("node", node.as_str())];
-            let help = "Echo frames under way.";
+            let help = "Echo frames in flight.";
             let in_flight = metrics.gauge("hyloc_simulator_echoes_in_flight", help, &labels);
-            NodeMetrics { delivered: echoes("delivered"), dropped: echoes("dropped"), in_flight }
+            EchoMetrics { delivered: echoes("delivered"), dropped: echoes("dropped"), in_flight }
         };
         Self {
             frames: metrics.counter("hyloc_simulator_frames_total", "Frames made.", &[]),
-            late_seconds: metrics.histogram(
+            late_seconds: metrics.seconds(
                 "hyloc_simulator_late_seconds",
-                "How long after its time a frame left.",
+                "Delay of a frame after its intended time.",
                 &[],
-                &SECONDS,
             ),
             subscribed: metrics.gauge("hyloc_simulator_nodes_subscribed", "Nodes subscribed.", &[]),
-            refused: metrics.gauge("hyloc_simulator_messages_refused", "Messages that made no sense.", &[]),
+            refused: metrics.gauge("hyloc_simulator_messages_refused", "Messages that were invalid.", &[]),
             nodes: (0..nodes).map(node).collect(),
         }
     }
 
-    /// Brings the counters up to the books.
-    pub fn books(&self, ledgers: &[EchoLedger]) {
+    /// Brings the counters up to the ledgers.
+    pub fn update(&self, ledgers: &[EchoLedger]) {
         for (node, ledger) in self.nodes.iter().zip(ledgers) {
-            node.delivered.add(ledger.delivered.saturating_sub(node.delivered.get()));
-            node.dropped.add(ledger.dropped.saturating_sub(node.dropped.get()));
+            node.delivered.inc_by(ledger.delivered.saturating_sub(node.delivered.get()));
+            node.dropped.inc_by(ledger.dropped.saturating_sub(node.dropped.get()));
             node.in_flight.set(ledger.in_flight as f64);
         }
     }

@@ -1,4 +1,4 @@
-//! SimulatorOptions of the simulator.
+//! The options of the simulator.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -7,27 +7,25 @@ use clap::Args;
 use model::Scenario;
 use proto::echo::EchoFrame;
 use settings::check::{address, address_or_none, host_and_port_or_none, seconds, within};
-use settings::{OrNone, ScenarioChoice, SettingsError};
+use settings::{EndpointOptions, OrNone, ScenarioChoice, SettingsError};
 
 /// The name of this process in logs, announcements and variables.
 pub const ROLE: &str = "simulator";
 
-/// SimulatorOptions of the simulator.
 #[derive(Debug, Clone, PartialEq, Args)]
 pub struct SimulatorOptions {
-    /// The scenario that is simulated.
     #[command(flatten)]
     pub scenario: ScenarioChoice,
-    /// Frames to send; 0 goes on until stopped.
+    /// Frames to send; 0 sends until stopped.
     #[arg(long, value_name = "N", default_value = "0")]
     pub frames: u64,
-    /// Frames a second.
+    /// Frames per second.
     #[arg(long = "rate", id = "rate", value_name = "HZ", default_value = "50", value_parser = within(1e-3, 1e5))]
     pub rate_hz: f64,
-    /// Where nodes subscribe to echo frames; port 0 takes any.
+    /// Where nodes subscribe to echo frames; port 0 selects a free port.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7500", value_parser = address)]
     pub echo_listen: SocketAddr,
-    /// Host and port of the fusion center that is told the truth, or `none`.
+    /// Host and port of the fusion center that receives the truth, or `none`.
     #[arg(long, value_name = "ADDRESS", default_value = "none", value_parser = host_and_port_or_none)]
     pub fusion: OrNone<String>,
     /// Start after this time even if not all nodes have subscribed; 0 waits for all.
@@ -38,16 +36,12 @@ pub struct SimulatorOptions {
     #[arg(long = "settle-timeout-s", id = "settle_timeout_s", value_name = "SECONDS", default_value = "5",
           value_parser = seconds)]
     pub settle_timeout: Duration,
-    /// Where /metrics and /health are served; port 0 takes any, `none` serves nothing.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0", value_parser = address_or_none)]
-    pub http_listen: OrNone<SocketAddr>,
-    /// Where gRPC health is served.
-    #[arg(long, value_name = "ADDRESS", default_value = "none", value_parser = address_or_none)]
-    pub health_listen: OrNone<SocketAddr>,
-    /// Let the target's path be changed while it runs.
+    #[command(flatten)]
+    pub endpoints: EndpointOptions,
+    /// Allow the target's motion to be changed while the simulator runs.
     #[arg(long)]
     pub allow_control: bool,
-    /// Where it is changed, if that is allowed; whoever reaches it can.
+    /// Where the motion is changed, if that is allowed; every host that reaches the address can change it.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7501", value_parser = address_or_none)]
     pub control_listen: OrNone<SocketAddr>,
 }
@@ -57,7 +51,7 @@ impl settings::Options for SimulatorOptions {
 }
 
 impl SimulatorOptions {
-    /// Loads the scenario; its frames must fit into a message.
+    /// Loads the scenario; its frames must fit into an echo message.
     pub fn load(&self) -> Result<Scenario, SettingsError> {
         let scenario = self.scenario.load()?;
         let (sensors, subcarriers) = (scenario.surface.sensors, scenario.signal.subcarriers);
@@ -65,7 +59,7 @@ impl SimulatorOptions {
             return Ok(scenario);
         }
         let reason = format!("{sensors} sensors x {subcarriers} subcarriers: a frame has at most 64 MiB");
-        Err(SettingsError::Options(reason))
+        Err(self.scenario.unusable(reason))
     }
 }
 

@@ -1,7 +1,7 @@
-//! Frames at their times: made ahead on a thread of their own, released when due.
+//! Generates frames ahead of time on a separate thread and releases them when they are due.
 //!
-//! Open loop: frame n is due at the start plus n periods, whatever happened to the frames before it. A
-//! simulator that is late sends late, and says so, but never shifts what comes after.
+//! Open loop: frame n is due at the start plus n periods, whatever happened to the frames before it. A frame that
+//! is late is sent late, which is measured, but does not shift later frames.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,17 +16,17 @@ use tokio_util::sync::CancellationToken;
 
 use crate::control::Course;
 
-/// Longest sleep without a look at the stop signal.
+/// Longest sleep between two checks of the stop signal.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// A frame of all nodes, due now.
+/// The echoes of one frame for all nodes.
 #[derive(Debug, Clone)]
 pub(crate) struct DueFrame {
     pub id: FrameId,
     pub target_m: Point,
-    /// Encoded, per node.
+    /// Encoded, by node.
     pub echoes: Vec<Bytes>,
-    /// How late it is.
+    /// Time since it was due.
     pub late: Duration,
 }
 
@@ -39,7 +39,7 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
-    /// Frame 0 is due in a moment: enough to make it.
+    /// Frame 0 is due after the time that it takes to generate it.
     pub fn starting_now(rate_hz: f64) -> Self {
         let lead = Duration::from_millis(5);
         let start_ns = unix_time_ns().saturating_add(lead.as_nanos() as u64);
@@ -47,7 +47,7 @@ impl Schedule {
     }
 
     fn offset(&self, frame: u64) -> Duration {
-        // Not a multiple of a rounded period: that would drift.
+        // A multiple of a rounded period would drift.
         Duration::from_secs_f64(frame as f64 / self.rate_hz)
     }
 
@@ -60,7 +60,7 @@ impl Schedule {
     }
 }
 
-/// Makes and releases frames until `frames` are done, the receiver is gone, or `stop`. Blocks its thread.
+/// Generates and releases frames until there are `frames`, the receiver is dropped, or `stop`. Blocks its thread.
 pub(crate) fn release(
     source: &Arc<EchoSource>,
     course: &Course,
@@ -100,7 +100,7 @@ fn make(source: &EchoSource, id: FrameId, target_m: Point, schedule: Schedule) -
     }
 }
 
-/// False if stopped before.
+/// Returns false if stopped before `due`.
 fn sleep_until(due: Instant, stop: &CancellationToken) -> bool {
     while !stop.is_cancelled() {
         let left = due.saturating_duration_since(Instant::now());

@@ -1,10 +1,10 @@
-//! The truth goes to the fusion center on a channel of its own, for display and error figures.
+//! Sends the truth to the fusion center over a separate stream, for display and error statistics.
 //!
-//! The service confirms a stream only at its end. So the latest records are kept, and told again whenever a
-//! connection had to be made anew: telling a record twice does no harm.
+//! The service confirms a stream only at its end. The latest records are therefore kept and sent again after every
+//! reconnect: a record that is received twice has no further effect.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use model::Point;
@@ -21,80 +21,77 @@ use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tonic::{Response, Status};
 
-/// Records that are kept to be told again.
+/// Records that are kept to be sent again.
 const KEPT: usize = 4096;
 
 /// How long the confirmation may take.
 const CONFIRMATION: Duration = Duration::from_secs(2);
 
-/// Records on their way into the stream.
+/// Records that may wait for the stream.
 const UNDER_WAY: usize = 64;
 
-/// What became of the truth.
+/// Numbers of truth records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct TruthSummary {
-    /// Records made.
     pub made: u64,
-    /// Records that the fusion center confirmed at the end of the last stream, some of them told again.
+    /// Records that the fusion center confirmed at the end of the last stream, including those sent again.
     pub confirmed: u64,
-    /// Records that were forgotten before they could be told.
+    /// Records that were discarded before they could be sent.
     pub lost: u64,
 }
 
 #[derive(Debug, Default)]
-struct Book {
+struct TruthBuffer {
     records: VecDeque<v1::TruthRecord>,
     /// Number of the first record kept.
     first: u64,
-    /// Records before this number have been told at least once.
-    told: u64,
+    /// Records before this number have been sent at least once.
+    sent: u64,
     summary: TruthSummary,
 }
 
-/// Where the truth is written down and told from.
+/// Buffers the truth and sends it; shared, cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Truth {
-    book: Arc<Mutex<Book>>,
+pub(crate) struct TruthFeed {
+    buffer: Arc<Mutex<TruthBuffer>>,
     fresh: Arc<Notify>,
 }
 
-impl Truth {
-    fn with<T>(&self, act: impl FnOnce(&mut Book) -> T) -> T {
-        act(&mut self.book.lock().unwrap_or_else(PoisonError::into_inner))
+impl TruthFeed {
+    fn buffer(&self) -> MutexGuard<'_, TruthBuffer> {
+        self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes down where the target is, and how large it is.
+    /// Adds the position and cross-section of the target.
     pub fn write(&self, id: FrameId, target_m: Point, rcs_m2: f64) {
         let (x_m, y_m) = (target_m.x, target_m.y);
-        let record = v1::TruthRecord { run: id.run, frame: id.frame, x_m, y_m, rcs_m2 };
-        self.with(|book| {
-            book.summary.made += 1;
-            book.records.push_back(record);
-            if book.records.len() > KEPT {
-                book.records.pop_front();
-                book.summary.lost += u64::from(book.told <= book.first);
-                book.first += 1;
-            }
-        });
+        let mut buffer = self.buffer();
+        buffer.summary.made += 1;
+        buffer.records.push_back(v1::TruthRecord { run: id.run, frame: id.frame, x_m, y_m, rcs_m2 });
+        if buffer.records.len() > KEPT {
+            buffer.records.pop_front();
+            buffer.summary.lost += u64::from(buffer.sent <= buffer.first);
+            buffer.first += 1;
+        }
+        drop(buffer);
         self.fresh.notify_one();
     }
 
     pub fn summary(&self) -> TruthSummary {
-        self.with(|book| book.summary)
+        self.buffer().summary
     }
 
-    /// The record of that number, or the oldest that is kept; with the number after it.
+    /// The record of this number, or the oldest one kept if that is later, and the number after it.
     fn read(&self, number: u64) -> Option<(v1::TruthRecord, u64)> {
-        self.with(|book| {
-            let number = number.max(book.first);
-            let record = book.records.get(usize::try_from(number - book.first).ok()?)?;
-            book.told = book.told.max(number + 1);
-            Some((*record, number + 1))
-        })
+        let mut buffer = self.buffer();
+        let number = number.max(buffer.first);
+        let record = *buffer.records.get(usize::try_from(number - buffer.first).ok()?)?;
+        buffer.sent = buffer.sent.max(number + 1);
+        Some((record, number + 1))
     }
 
-    /// Tells the truth until `finish`, however often the fusion center goes away.
-    pub async fn tell(self, fusion: String, finish: CancellationToken) {
+    /// Sends the truth until `finish`; reconnects whenever the connection is lost.
+    pub async fn send(self, fusion: String, finish: CancellationToken) {
         let mut backoff = Backoff::new();
         let mut failures = Failures::default();
         loop {
@@ -105,7 +102,7 @@ impl Truth {
             }
             match ended {
                 Ok(confirmed) => {
-                    self.with(|book| book.summary.confirmed = confirmed);
+                    self.buffer().summary.confirmed = confirmed;
                     if finish.is_cancelled() {
                         return;
                     }
@@ -114,12 +111,7 @@ impl Truth {
                     let reason = status.message();
                     if let Some(notice) = failures.failed(Instant::now().into_std(), reason) {
                         let (attempts, failing_for_s) = (notice.attempts, notice.failing_for_s());
-                        tracing::warn!(
-                            reason,
-                            attempts,
-                            failing_for_s,
-                            "the truth cannot be told: trying again"
-                        );
+                        tracing::warn!(reason, attempts, failing_for_s, "the truth cannot be sent: retrying");
                     }
                 }
             }
@@ -130,7 +122,7 @@ impl Truth {
         }
     }
 
-    /// One stream, from the oldest record kept; gives the count that was confirmed at its end.
+    /// Sends one stream, from the oldest record kept; returns the count that was confirmed at its end.
     async fn stream(&self, fusion: &str, finish: &CancellationToken) -> Result<u64, Status> {
         let mut client = FusionClient::new(connect(fusion).await?);
         let (sender, receiver) = mpsc::channel(UNDER_WAY);
@@ -152,7 +144,7 @@ impl Truth {
                 () = finish.cancelled() => break,
             }
         }
-        // All is told: the end of the stream asks for the confirmation.
+        // The service confirms the records when the stream ends.
         drop(sender);
         let patience = tokio::time::timeout(CONFIRMATION, answer).await;
         patience.map_err(|_| Status::deadline_exceeded("no confirmation of the truth"))?.map(taken)
@@ -169,7 +161,7 @@ mod tests {
 
     #[test]
     fn the_latest_are_kept_and_only_the_untold_are_lost() {
-        let truth = Truth::default();
+        let truth = TruthFeed::default();
         for frame in 0..10 {
             truth.write(id(frame), Point::new(1.0, frame as f64), 5.0);
         }

@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::time::Duration;
 
-use hyloc_simulator::{Listeners, RunError, SimulatorOptions, SimulatorSummary};
+use hyloc_simulator::{SimulatorListeners, SimulatorOptions, SimulatorSummary};
 use model::{EchoSource, Scenario, System};
-use proto::echo::{Delivery, EchoLedger, EchoSubscriber, Link, Subscription, Timings};
+use proto::echo::{Delivery, EchoLedger, EchoSubscriber, Subscription, SubscriptionState, Timings};
 use proto::site::SharedSite;
 use proto::v1;
 use proto::v1::fusion_server::{Fusion, FusionServer};
@@ -29,7 +29,7 @@ struct Running {
     echo: SocketAddr,
     control: Option<SocketAddr>,
     stop: CancellationToken,
-    running: JoinHandle<Result<SimulatorSummary, RunError>>,
+    running: JoinHandle<anyhow::Result<SimulatorSummary>>,
 }
 
 impl Running {
@@ -38,7 +38,7 @@ impl Running {
             settings::options::from_flags(&["--echo-listen=127.0.0.1:0", "--rate=200"]).unwrap();
         change(&mut options);
         let scenario = options.load().unwrap();
-        let listeners = Listeners::bind(&options).await.unwrap();
+        let listeners = SimulatorListeners::bind(&options).await.unwrap();
         let echo = listeners.echo.local_addr().unwrap();
         let control = listeners.control.as_ref().map(|listener| listener.local_addr().unwrap());
         let stop = CancellationToken::new();
@@ -161,7 +161,9 @@ async fn it_starts_without_all_nodes_only_when_told_to() {
 
     let waiting = Running::start(|_| {}).await;
     let node = waiting.node(0);
-    within("a subscription", node.link().wait_for(|link| *link == Link::Subscribed)).await.unwrap();
+    within("a subscription", node.state().wait_for(|link| *link == SubscriptionState::Subscribed))
+        .await
+        .unwrap();
     waiting.stop.cancel();
     assert_eq!(waiting.ended().await.frames, 0);
 }
@@ -208,7 +210,8 @@ impl Fusion for Listener {
 
 #[tokio::test]
 async fn the_truth_is_told_even_to_a_fusion_center_that_comes_late() {
-    let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    // No other test binds or connects from this loopback address, so that the port stays free.
+    let address = std::net::TcpListener::bind("127.0.0.2:0").unwrap().local_addr().unwrap();
     let simulator = Running::start(|raw| {
         raw.frames = 30;
         raw.fusion = Some(address.to_string());

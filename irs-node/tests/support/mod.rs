@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use hyloc_irs_node::{NodeOptions, NodeSummary, RunError};
+use hyloc_irs_node::{NodeError, NodeOptions, NodeSummary};
 use model::{EchoSource, Scenario, System};
 use proto::convert::FrameId;
 use proto::echo::{EchoFrame, EchoPublisher, Offer};
@@ -238,7 +238,7 @@ impl Echoes {
 pub struct Node {
     pub stop: CancellationToken,
     pub started: Started,
-    running: JoinHandle<Result<NodeSummary, RunError>>,
+    running: JoinHandle<Result<NodeSummary, NodeError>>,
 }
 
 impl Node {
@@ -247,14 +247,15 @@ impl Node {
         (options.fusion, options.simulator) = (fusion.to_string(), simulator.to_string());
         change(&mut options);
         let options = options.check().unwrap();
-        let endpoints = Endpoints::bind(options.http_listen, options.health_listen).await.unwrap();
+        let endpoints =
+            Endpoints::bind(options.endpoints.http_listen, options.endpoints.health_listen).await.unwrap();
         let started = endpoints.started("irs-node");
         let stop = CancellationToken::new();
         let running = tokio::spawn(hyloc_irs_node::run(options, endpoints, stop.clone()));
         Self { stop, started, running }
     }
 
-    pub async fn ended(self) -> Result<NodeSummary, RunError> {
+    pub async fn ended(self) -> Result<NodeSummary, NodeError> {
         within("the end", self.running).await.unwrap()
     }
 

@@ -1,4 +1,4 @@
-//! Bytes to messages and back: a version byte, then bincode. Whatever comes in gives a message or an error.
+//! Encoding of the echo messages: a version byte, then bincode. Decoding never panics, whatever the input.
 
 use bincode::config::{Configuration, Limit, LittleEndian, Varint};
 use bytes::Bytes;
@@ -12,7 +12,7 @@ use crate::convert::FrameId;
 /// Version of the echo messages: the first byte of each.
 pub const ECHO_VERSION: u8 = 1;
 
-/// Longest message that is decoded: 64 MiB, some four million samples.
+/// Longest message that is decoded: 64 MiB, about four million samples.
 const LONGEST_BYTES: usize = 64 << 20;
 
 const BINCODE: Configuration<LittleEndian, Varint, Limit<LONGEST_BYTES>> =
@@ -21,62 +21,34 @@ const BINCODE: Configuration<LittleEndian, Varint, Limit<LONGEST_BYTES>> =
 /// Why bytes are not an echo message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CodecError {
-    /// There is not even a version.
     #[error("the message is empty")]
     Empty,
-    /// Another version.
     #[error("the message has version {found}, this process speaks {ECHO_VERSION}")]
-    Version {
-        /// The version found.
-        found: u8,
-    },
-    /// Not what the version says.
+    Version { found: u8 },
     #[error("the message cannot be decoded: {0}")]
     Bincode(String),
-    /// More bytes than the message needs.
     #[error("{0} bytes follow the message")]
     Trailing(usize),
-    /// A value cannot be encoded.
     #[error("the message cannot be encoded: {0}")]
     Encode(String),
-    /// The parts of a ZeroMQ message are not those expected.
     #[error("the message has {0} parts")]
     Parts(usize),
-    /// The samples are not a matrix of the shape that goes with them or with the scenario.
     #[error(
         "frame {frame} is {sensors} x {subcarriers} with {samples} samples, expected {expected_sensors} x \
          {expected_subcarriers}"
     )]
     Shape {
-        /// The frame.
         frame: u64,
-        /// Sensors claimed.
         sensors: u32,
-        /// Subcarriers claimed.
         subcarriers: u32,
-        /// Samples there.
         samples: usize,
-        /// Sensors of the scenario.
         expected_sensors: usize,
-        /// Subcarriers of the scenario.
         expected_subcarriers: usize,
     },
-    /// A sample is NaN or infinite.
-    #[error("frame {frame} holds a sample that is not finite")]
-    NotFinite {
-        /// The frame.
-        frame: u64,
-    },
-    /// The frame is another node's.
+    #[error("frame {frame} contains a sample that is not finite")]
+    NotFinite { frame: u64 },
     #[error("frame {frame} is for node {found}, this is node {node}")]
-    Node {
-        /// The frame.
-        frame: u64,
-        /// Whose it is.
-        found: u32,
-        /// Who got it.
-        node: u32,
-    },
+    Node { frame: u64, found: u32, node: u32 },
 }
 
 pub(super) fn encode<T: Serialize>(message: &T) -> Result<Bytes, CodecError> {
@@ -99,27 +71,23 @@ pub(super) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError>
     }
 }
 
-/// What the sensors of one node receive in one frame.
+/// What the M sensors of one node receive in one frame on L subcarriers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EchoFrame {
-    /// The run of the simulator: frame numbers begin anew with it.
+    /// The run of the simulator; frame numbers restart with it.
     pub run: u64,
-    /// The frame.
     pub frame: u64,
-    /// Whose sensors.
     pub node: u32,
     /// When the frame was due to leave, nanoseconds since the Unix epoch.
     pub intended_ns: u64,
-    /// Sensors M.
     pub sensors: u32,
-    /// Subcarriers L.
     pub subcarriers: u32,
-    /// M x L samples, sensor by sensor for each subcarrier.
+    /// M x L samples, column-major.
     pub samples: Vec<Complex64>,
 }
 
 impl EchoFrame {
-    /// A frame of node `node` from its matrix, M x L.
+    /// A frame of node `node` from the received matrix, M x L.
     pub fn new(frame: FrameId, node: u32, intended_ns: u64, received: &CMatrix) -> Self {
         Self {
             run: frame.run,
@@ -132,31 +100,26 @@ impl EchoFrame {
         }
     }
 
-    /// Whether frames of this shape can be sent at all.
+    /// Whether frames of this shape are short enough to be sent.
     pub fn fits(sensors: usize, subcarriers: usize) -> bool {
-        // Sixty-four bytes are more than the other fields need.
-        sensors
-            .checked_mul(subcarriers)
-            .and_then(|samples| samples.checked_mul(16))
-            .is_some_and(|b| b + 64 <= LONGEST_BYTES)
+        // The other fields need less than 64 bytes.
+        sensors.saturating_mul(subcarriers).saturating_mul(16) <= LONGEST_BYTES - 64
     }
 
-    /// Which frame it is.
     pub fn id(&self) -> FrameId {
         FrameId { run: self.run, frame: self.frame }
     }
 
-    /// As bytes.
     pub fn encode(&self) -> Result<Bytes, CodecError> {
         encode(self)
     }
 
-    /// From bytes; the samples are not yet checked.
+    /// Decodes a frame without checking its samples.
     pub fn decode(bytes: &[u8]) -> Result<Self, CodecError> {
         decode(bytes)
     }
 
-    /// The matrix, checked: of this node, of the scenario's shape, and finite.
+    /// The matrix M x L, checked: it belongs to this node, has the shape of the site and is finite.
     pub fn into_matrix(self, node: u32, sensors: usize, subcarriers: usize) -> Result<CMatrix, CodecError> {
         if self.node != node {
             return Err(CodecError::Node { frame: self.frame, found: self.node, node });

@@ -1,57 +1,65 @@
-//! What the two sides say to each other.
+//! Messages between publisher and subscriber.
 
 use serde::{Deserialize, Serialize};
 
-/// How far a subscriber got with a source before its connection broke.
+/// What a subscriber had received before its connection broke.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Resume {
     /// The run of the source.
     pub source: u64,
-    /// Every frame through this one has arrived.
+    /// Sequence number of the last frame received.
     pub received: u64,
-    /// Every frame through this one is done with.
+    /// Sequence number of the last frame processed.
     pub consumed: u64,
 }
 
-/// A subscription.
+/// A request to subscribe.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Hello {
-    /// Index of the node.
     pub node: u32,
-    /// Tells a reconnecting subscriber from another one.
+    /// Distinguishes a reconnecting subscriber from another one.
     pub instance: u64,
-    /// Hash of the site that the node works with.
     pub site_sha256: [u8; 32],
-    /// Frames that may be under way.
+    /// Largest number of frames in flight.
     pub window: u32,
-    /// Set when this continues a subscription.
+    /// Set if this continues a subscription.
     pub resume: Option<Resume>,
 }
 
 /// Node to simulator.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum ToSource {
-    /// Subscribe.
     Hello(Hello),
-    /// Done with every frame through `sequence` of `source`.
-    Acknowledge { source: u64, sequence: u64 },
-    /// Are you there?
+    /// Every frame up to `sequence` of `source` is processed.
+    Acknowledge {
+        source: u64,
+        sequence: u64,
+    },
+    /// Answered by [`ToNode::Pong`].
     Ping,
-    /// The node leaves, done with every frame through `sequence` of `source`.
-    Goodbye { source: u64, sequence: u64 },
+    /// The node unsubscribes; every frame up to `sequence` of `source` is processed.
+    Goodbye {
+        source: u64,
+        sequence: u64,
+    },
 }
 
 /// Simulator to node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum ToNode {
     /// Subscribed; frames follow from `next_sequence` on.
-    Welcome { source: u64, next_sequence: u64 },
-    /// Not subscribed, and why.
-    Refused { reason: String },
+    Welcome {
+        source: u64,
+        next_sequence: u64,
+    },
+    Refused {
+        reason: String,
+    },
     /// The next part of the message is an echo frame.
-    Frame { sequence: u64 },
-    /// I am here.
+    Frame {
+        sequence: u64,
+    },
     Pong,
-    /// Goodbye was heard.
+    /// Acknowledges [`ToSource::Goodbye`].
     Farewell,
 }

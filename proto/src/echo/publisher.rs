@@ -1,4 +1,4 @@
-//! The simulator's side: a ROUTER that hands frames to subscribed nodes.
+//! The simulator's side: a ROUTER that sends frames to subscribed nodes.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -17,19 +17,19 @@ use super::messages::{ToNode, ToSource};
 use super::subscriptions::{EchoLedger, Offer, Subscriptions};
 use super::{ECHO_VERSION, EchoError};
 
-type Books = Arc<watch::Sender<Subscriptions>>;
+type SharedSubscriptions = Arc<watch::Sender<Subscriptions>>;
 
-/// Hands out echo frames. Dropping it closes the port.
+/// Publishes echo frames. Dropping it closes the port.
 pub struct EchoPublisher {
-    books: Books,
+    subscriptions: SharedSubscriptions,
     socket: RouterSendHalf,
     address: SocketAddr,
     _reception: AbortOnDropHandle<()>,
 }
 
 impl EchoPublisher {
-    /// Takes subscriptions of `nodes` nodes that work with the site of that hash. No two starts of a
-    /// simulator share a `run`.
+    /// Accepts subscriptions of `nodes` nodes whose site has this hash. `run` must be unique to this start of the
+    /// simulator.
     pub async fn bind(
         listener: TcpListener,
         run: u64,
@@ -41,72 +41,70 @@ impl EchoPublisher {
         let events = socket.monitor();
         socket.bind_listener(listener).await?;
         let (socket, incoming) = socket.split();
-        let books = Arc::new(watch::Sender::new(Subscriptions::new(run, site_sha256, nodes)));
-        let reception = Reception { books: books.clone(), socket: socket.clone() };
+        let subscriptions = Arc::new(watch::Sender::new(Subscriptions::new(run, site_sha256, nodes)));
+        let reception = Reception { subscriptions: subscriptions.clone(), socket: socket.clone() };
         let task = tokio::spawn(reception.run(incoming, events));
-        Ok(Self { books, socket, address, _reception: AbortOnDropHandle::new(task) })
+        Ok(Self { subscriptions, socket, address, _reception: AbortOnDropHandle::new(task) })
     }
 
-    /// Where nodes subscribe.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Waits until all nodes are subscribed at once.
+    /// Waits until all nodes are subscribed at the same time.
     pub async fn until_all_subscribed(&self) {
         self.until(Subscriptions::all_subscribed).await;
     }
 
-    /// Waits until nothing is under way any more.
+    /// Waits until no frame is in flight.
     pub async fn until_settled(&self) {
         self.until(Subscriptions::settled).await;
     }
 
     async fn until(&self, condition: impl FnMut(&Subscriptions) -> bool) {
         // The sender lives as long as `self`.
-        let _ = self.books.subscribe().wait_for(condition).await;
+        let _ = self.subscriptions.subscribe().wait_for(condition).await;
     }
 
-    /// Nodes that are subscribed now.
     pub fn subscribed(&self) -> usize {
-        self.books.borrow().subscribed()
+        self.subscriptions.borrow().subscribed()
     }
 
-    /// Messages from nodes that made no sense.
+    /// Number of messages that could not be decoded.
     pub fn refused(&self) -> u64 {
-        self.books.borrow().refused
+        self.subscriptions.borrow().refused
     }
 
-    /// What became of the frames of each node.
+    /// The ledger of each node.
     pub fn ledgers(&self) -> Vec<EchoLedger> {
-        self.books.borrow().ledgers()
+        self.subscriptions.borrow().ledgers()
     }
 
-    /// Offers a frame, encoded, to a node: sent if it is there and has credit, else dropped and counted.
+    /// Offers an encoded frame to a node: sent if the node is subscribed and has credit, else dropped and counted.
     pub async fn publish(&mut self, node: usize, encoded: Bytes) -> Offer {
-        let mut booked = Err(Offer::NoSubscriber);
-        self.books.send_modify(|books| booked = books.offer(node));
-        let (peer, sequence) = match booked {
-            Ok(booked) => booked,
+        let mut offered = Err(Offer::NoSubscriber);
+        self.subscriptions.send_modify(|subscriptions| offered = subscriptions.offer(node));
+        let (peer, sequence) = match offered {
+            Ok(accepted) => accepted,
             Err(offer) => return offer,
         };
-        // A frame that cannot be handed over stays in flight until the node says how far it got.
+        // A frame that cannot be sent stays in flight until the node reports what it received.
         if !send(&mut self.socket, &peer, &ToNode::Frame { sequence }, Some(encoded)).await {
-            self.books.send_modify(|books| {
-                books.disconnected(&peer);
+            self.subscriptions.send_modify(|subscriptions| {
+                subscriptions.disconnected(&peer);
             });
         }
         Offer::Sent
     }
 
-    /// Closes the books: what is still under way counts as dropped.
+    /// Closes the publisher and returns the final ledgers: frames still in flight count as dropped.
     pub fn close(self) -> Vec<EchoLedger> {
-        self.books.send_modify(Subscriptions::close);
+        self.subscriptions.send_modify(Subscriptions::close);
         self.ledgers()
     }
 }
 
-/// False if the peer is not there.
+/// Sends a message, with a frame if there is one; false if the peer is not connected.
 async fn send(socket: &mut RouterSendHalf, peer: &Bytes, message: &ToNode, frame: Option<Bytes>) -> bool {
     let header = match encode(message) {
         Ok(header) => header,
@@ -117,15 +115,13 @@ async fn send(socket: &mut RouterSendHalf, peer: &Bytes, message: &ToNode, frame
     };
     let mut parts = ZmqMessage::from(peer.clone());
     parts.push_back(header);
-    if let Some(frame) = frame {
-        parts.push_back(frame);
-    }
+    frame.into_iter().for_each(|frame| parts.push_back(frame));
     socket.send(parts).await.is_ok()
 }
 
-/// Listens to the nodes.
+/// The task that receives messages of the nodes.
 struct Reception {
-    books: Books,
+    subscriptions: SharedSubscriptions,
     socket: RouterSendHalf,
 }
 
@@ -149,14 +145,14 @@ impl Reception {
     fn event(&self, event: &SocketEvent) {
         if let SocketEvent::Disconnected(peer) = event {
             let mut lost = None;
-            self.books.send_if_modified(|books| {
-                lost = books.disconnected(peer);
+            self.subscriptions.send_if_modified(|subscriptions| {
+                lost = subscriptions.disconnected(peer);
                 lost.is_some()
             });
             if let Some(node) = lost {
                 tracing::warn!(
                     node,
-                    "the connection to a node broke: its frames are dropped until it is back"
+                    "the connection to a node broke: its frames are dropped until it reconnects"
                 );
             }
         }
@@ -168,45 +164,50 @@ impl Reception {
             return self.refuse(parts.first(), &CodecError::Parts(parts.len())).await;
         };
         match decode::<ToSource>(body) {
-            Ok(said) => {
-                if let Some(answer) = self.answer(peer, &said) {
-                    send(&mut self.socket, peer, &answer, None).await;
+            Ok(message) => {
+                if let Some(reply) = self.reply(peer, &message) {
+                    send(&mut self.socket, peer, &reply, None).await;
                 }
             }
             Err(error) => self.refuse(Some(peer), &error).await,
         }
     }
 
-    fn answer(&self, peer: &Bytes, said: &ToSource) -> Option<ToNode> {
-        let mut answer = None;
+    fn reply(&self, peer: &Bytes, message: &ToSource) -> Option<ToNode> {
+        let mut reply = None;
         let now = Instant::now();
-        self.books.send_modify(|books| {
-            let known = books.heard(peer, now);
-            match said {
-                ToSource::Hello(hello) => answer = Some(books.hello(peer, hello, now)),
-                ToSource::Acknowledge { source, sequence } => books.acknowledge(peer, *source, *sequence),
-                ToSource::Ping if known => answer = Some(ToNode::Pong),
-                // Not answered: the node finds out that it is not subscribed and says hello again.
+        self.subscriptions.send_modify(|subscriptions| {
+            let known = subscriptions.heard(peer, now);
+            match message {
+                ToSource::Hello(hello) => reply = Some(subscriptions.hello(peer, hello, now)),
+                ToSource::Acknowledge { source, sequence } => {
+                    subscriptions.acknowledge(peer, *source, *sequence);
+                }
+                ToSource::Ping if known => reply = Some(ToNode::Pong),
+                // Without a reply the node finds out that it is not subscribed and subscribes again.
                 ToSource::Ping => {}
                 ToSource::Goodbye { source, sequence } => {
-                    books.goodbye(peer, *source, *sequence);
-                    answer = Some(ToNode::Farewell);
+                    subscriptions.goodbye(peer, *source, *sequence);
+                    reply = Some(ToNode::Farewell);
                 }
             }
         });
-        if let (ToSource::Hello(hello), Some(answer)) = (said, &answer) {
-            match answer {
-                ToNode::Refused { reason } => tracing::warn!(node = hello.node, reason, "a node was refused"),
-                _ => tracing::info!(node = hello.node, window = hello.window, "a node subscribed"),
+        match (message, &reply) {
+            (ToSource::Hello(hello), Some(ToNode::Refused { reason })) => {
+                tracing::warn!(node = hello.node, reason, "a node was refused");
             }
+            (ToSource::Hello(hello), _) => {
+                tracing::info!(node = hello.node, window = hello.window, "a node subscribed");
+            }
+            _ => {}
         }
-        answer
+        reply
     }
 
-    /// Whatever a stranger sends is counted and answered with the reason.
+    /// Counts a message that cannot be decoded and replies with the reason.
     async fn refuse(&mut self, peer: Option<&Bytes>, error: &CodecError) {
-        self.books.send_modify(|books| books.refused += 1);
-        tracing::warn!(%error, "a message that makes no sense was ignored");
+        self.subscriptions.send_modify(|subscriptions| subscriptions.refused += 1);
+        tracing::warn!(%error, "an invalid message was ignored");
         if let Some(peer) = peer {
             let reason = format!("{error} (echo version {ECHO_VERSION})");
             send(&mut self.socket, peer, &ToNode::Refused { reason }, None).await;

@@ -1,4 +1,4 @@
-//! The node's side: a DEALER that is rebuilt whenever the simulator falls silent.
+//! The node's side: a DEALER that is rebuilt whenever the simulator stops replying.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,24 +20,20 @@ use crate::clock::unix_time_ns;
 /// What a node subscribes to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subscription {
-    /// Host and port of the simulator.
+    /// host:port of the simulator.
     pub address: String,
-    /// Index of the node.
     pub node: u32,
-    /// Hash of the site that the node works with.
     pub site_sha256: [u8; 32],
-    /// Frames held here at most.
+    /// Largest number of frames that wait at the node.
     pub window: u32,
-    /// Watchdog.
     pub timings: Timings,
 }
 
-/// When to ask for a sign of life, and when to give up on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timings {
-    /// Interval of questions.
+    /// Interval between pings.
     pub ping: Duration,
-    /// A connection without a sign of life for this long is rebuilt.
+    /// A connection without a message for this long is rebuilt.
     pub silence: Duration,
 }
 
@@ -47,27 +43,22 @@ impl Default for Timings {
     }
 }
 
-/// How the subscription stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Link {
-    /// Not subscribed; trying.
+pub enum SubscriptionState {
     Connecting,
-    /// Subscribed.
     Subscribed,
-    /// Refused for this reason; trying again all the same, since the simulator may be restarted.
+    /// Refused for this reason. The node tries again, since the simulator may be restarted.
     Refused(String),
 }
 
-/// A frame as it arrived.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Delivery {
-    /// The frame.
     pub frame: EchoFrame,
-    /// When it arrived, nanoseconds since the Unix epoch.
+    /// Time of arrival, nanoseconds since the Unix epoch.
     pub received_ns: u64,
 }
 
-/// A frame in the queue.
+/// A received frame that waits in the queue, not decoded yet.
 struct Waiting {
     source: u64,
     sequence: u64,
@@ -75,19 +66,20 @@ struct Waiting {
     received_ns: u64,
 }
 
-/// How far the node got with a source.
+/// The last frame of a source that the node has processed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-struct Progress {
+struct ReadPosition {
     source: u64,
     consumed: u64,
 }
 
-/// Receives echo frames: holds at most a window of them and acknowledges each once the next is asked for.
+/// Receives echo frames: queues at most a window of them and acknowledges each when the next one is requested.
 pub struct EchoSubscriber {
     queue: mpsc::Receiver<Waiting>,
-    progress: Arc<watch::Sender<Progress>>,
-    current: Option<Progress>,
-    link: watch::Receiver<Link>,
+    position: Arc<watch::Sender<ReadPosition>>,
+    /// The frame returned last, which is not acknowledged yet.
+    current: Option<ReadPosition>,
+    state: watch::Receiver<SubscriptionState>,
     stop: CancellationToken,
     task: AbortOnDropHandle<()>,
 }
@@ -96,51 +88,50 @@ impl EchoSubscriber {
     /// Connects, subscribes and stays subscribed.
     pub fn start(subscription: Subscription) -> Self {
         let (sender, queue) = mpsc::channel(subscription.window.max(1) as usize);
-        let (link_sender, link) = watch::channel(Link::Connecting);
-        let progress = Arc::new(watch::Sender::new(Progress::default()));
+        let (state_sender, state) = watch::channel(SubscriptionState::Connecting);
+        let position = Arc::new(watch::Sender::new(ReadPosition::default()));
         let stop = CancellationToken::new();
         let reader = Reader {
             subscription,
             instance: random_u64(),
             queue: sender,
-            link: link_sender,
-            progress: progress.subscribe(),
+            state: state_sender,
+            position: position.subscribe(),
             source: 0,
             received: 0,
             failures: Failures::default(),
             stop: stop.clone(),
         };
         let task = AbortOnDropHandle::new(tokio::spawn(reader.run()));
-        Self { queue, progress, current: None, link, stop, task }
+        Self { queue, position, current: None, state, stop, task }
     }
 
-    /// How the subscription stands, to be watched.
-    pub fn link(&self) -> watch::Receiver<Link> {
-        self.link.clone()
+    pub fn state(&self) -> watch::Receiver<SubscriptionState> {
+        self.state.clone()
     }
 
-    /// The next frame; the one before it is acknowledged by asking. Frames that cannot be read come as
-    /// errors; none comes after [`EchoSubscriber::close`] only. Cancel safe.
+    /// Acknowledges the previous frame and returns the next one, or an error if it cannot be decoded. `None` is
+    /// returned only after [`EchoSubscriber::close`]. Cancel safe.
     pub async fn next(&mut self) -> Option<Result<Delivery, CodecError>> {
         self.acknowledge();
         let waiting = self.queue.recv().await?;
-        self.current = Some(Progress { source: waiting.source, consumed: waiting.sequence });
+        self.current = Some(ReadPosition { source: waiting.source, consumed: waiting.sequence });
         let received_ns = waiting.received_ns;
         Some(EchoFrame::decode(&waiting.payload).map(|frame| Delivery { frame, received_ns }))
     }
 
-    /// Frames that have arrived and wait to be taken.
+    /// Number of frames in the queue.
     pub fn waiting(&self) -> usize {
         self.queue.len()
     }
 
     fn acknowledge(&mut self) {
         if let Some(done) = self.current.take() {
-            self.progress.send_replace(done);
+            self.position.send_replace(done);
         }
     }
 
-    /// Leaves: acknowledges the last frame and tells the simulator, in bounded time.
+    /// Acknowledges the last frame and unsubscribes, in bounded time.
     pub async fn close(mut self) {
         self.acknowledge();
         self.stop.cancel();
@@ -149,12 +140,12 @@ impl EchoSubscriber {
 }
 
 /// Why a session ended.
-enum Ended {
+enum SessionEnd {
     /// The subscriber was closed.
     Stopped,
-    /// The connection is of no use any more.
+    /// The connection broke for this reason.
     Lost(String),
-    /// The simulator does not want this node.
+    /// The simulator refused this node for this reason.
     Refused(String),
 }
 
@@ -163,9 +154,9 @@ struct Reader {
     subscription: Subscription,
     instance: u64,
     queue: mpsc::Sender<Waiting>,
-    link: watch::Sender<Link>,
-    progress: watch::Receiver<Progress>,
-    /// The source of the last welcome, and how much of it has arrived.
+    state: watch::Sender<SubscriptionState>,
+    position: watch::Receiver<ReadPosition>,
+    /// The source of the last welcome, and the sequence number of the last frame received from it.
     source: u64,
     received: u64,
     failures: Failures,
@@ -187,9 +178,9 @@ impl Reader {
                 () = stop.cancelled() => return,
             };
             match ended {
-                Ended::Stopped => return,
-                Ended::Lost(reason) => self.note(Link::Connecting, &reason),
-                Ended::Refused(reason) => self.note(Link::Refused(reason.clone()), &reason),
+                SessionEnd::Stopped => return,
+                SessionEnd::Lost(reason) => self.note(SubscriptionState::Connecting, &reason),
+                SessionEnd::Refused(reason) => self.note(SubscriptionState::Refused(reason.clone()), &reason),
             }
             tokio::select! {
                 () = backoff.wait() => {}
@@ -198,46 +189,33 @@ impl Reader {
         }
     }
 
-    /// Passes on how the subscription stands, and reports it: at once, then at growing pauses.
-    fn note(&mut self, link: Link, reason: &str) {
-        let refused = matches!(link, Link::Refused(_));
-        self.link.send_replace(link);
+    /// Publishes the new state and logs the reason: at once, then at growing intervals.
+    fn note(&mut self, state: SubscriptionState, reason: &str) {
+        let event = match &state {
+            SubscriptionState::Refused(_) => "the simulator refused this node: asking again",
+            _ => "no connection to the simulator: trying again",
+        };
+        self.state.send_replace(state);
         let address = &self.subscription.address;
         let Some(notice) = self.failures.failed(Instant::now().into_std(), reason) else {
-            return tracing::debug!(address, reason, "still no echoes");
+            return tracing::debug!(address, reason, "still not subscribed to the simulator");
         };
         let (attempts, failing_for_s) = (notice.attempts, notice.failing_for_s());
-        if refused {
-            tracing::warn!(
-                address,
-                reason,
-                attempts,
-                failing_for_s,
-                "the simulator refused this node: asking again"
-            );
-        } else {
-            tracing::warn!(
-                address,
-                reason,
-                attempts,
-                failing_for_s,
-                "no connection to the simulator: trying again"
-            );
-        }
+        tracing::warn!(address, reason, attempts, failing_for_s, "{event}");
     }
 
-    /// A subscribed socket.
-    async fn connect(&mut self) -> Result<(DealerSocket, Events), Ended> {
-        let lost = |error: &dyn std::fmt::Display| Ended::Lost(error.to_string());
+    /// Opens a socket and subscribes.
+    async fn connect(&mut self) -> Result<(DealerSocket, Events), SessionEnd> {
+        let lost = |error: &dyn std::fmt::Display| SessionEnd::Lost(error.to_string());
         let mut options = SocketOptions::default();
         options.connect_timeout(self.subscription.timings.silence);
         let mut socket = DealerSocket::with_options(options);
         let events: Events = Box::new(socket.monitor());
         let address = format!("tcp://{}", self.subscription.address);
         socket.connect(&address).await.map_err(|error| lost(&error))?;
-        let progress = *self.progress.borrow();
-        // Nothing is consumed yet of a source that progress does not name.
-        let consumed = if progress.source == self.source { progress.consumed } else { 0 };
+        let position = *self.position.borrow();
+        // A position in another source says nothing about this one.
+        let consumed = if position.source == self.source { position.consumed } else { 0 };
         let hello = Hello {
             node: self.subscription.node,
             instance: self.instance,
@@ -245,32 +223,32 @@ impl Reader {
             window: self.subscription.window,
             resume: Some(Resume { source: self.source, received: self.received, consumed }),
         };
-        say(&mut socket, &ToSource::Hello(hello)).await.map_err(|error| lost(&error))?;
-        let answer = timeout(self.subscription.timings.silence, socket.recv())
+        send(&mut socket, &ToSource::Hello(hello)).await?;
+        let reply = timeout(self.subscription.timings.silence, socket.recv())
             .await
-            .map_err(|_| lost(&"no answer to the subscription"))?
+            .map_err(|_| lost(&"no reply to the subscription"))?
             .map_err(|error| lost(&error))?;
-        match answer.get(0).map(|header| decode(header)) {
+        match reply.get(0).map(|header| decode(header)) {
             Some(Ok(ToNode::Welcome { source, next_sequence })) => {
                 (self.source, self.received) = (source, next_sequence.saturating_sub(1));
-                self.link.send_replace(Link::Subscribed);
+                self.state.send_replace(SubscriptionState::Subscribed);
                 self.failures.succeeded(Instant::now().into_std());
                 tracing::info!(address, node = self.subscription.node, "subscribed to the simulator");
                 Ok((socket, events))
             }
-            Some(Ok(ToNode::Refused { reason })) => Err(Ended::Refused(reason)),
-            Some(Ok(other)) => Err(Ended::Lost(format!("{other:?} instead of a welcome"))),
-            Some(Err(error)) => Err(Ended::Refused(error.to_string())),
+            Some(Ok(ToNode::Refused { reason })) => Err(SessionEnd::Refused(reason)),
+            Some(Ok(_)) => Err(lost(&"another message instead of a welcome")),
+            Some(Err(error)) => Err(SessionEnd::Refused(error.to_string())),
             None => Err(lost(&"an empty message instead of a welcome")),
         }
     }
 
-    async fn session(&mut self, mut socket: DealerSocket, mut events: Events) -> Ended {
+    async fn session(&mut self, mut socket: DealerSocket, mut events: Events) -> SessionEnd {
         let timings = self.subscription.timings;
         let queue = self.queue.clone();
         let mut ping = tokio::time::interval(timings.ping);
         ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        // The socket is read only while there is room for a frame: TCP holds back the rest.
+        // The socket is read only while the queue has room for a frame: TCP holds back the rest.
         let mut room = None;
         let mut heard = Instant::now();
         loop {
@@ -280,7 +258,7 @@ impl Reader {
                         room = Some(permit);
                         heard = Instant::now();
                     }
-                    Err(_) => return Ended::Stopped,
+                    Err(_) => return SessionEnd::Stopped,
                 },
                 message = socket.recv(), if room.is_some() => {
                     heard = Instant::now();
@@ -288,56 +266,56 @@ impl Reader {
                         Ok(Ok(Some(waiting))) => if let Some(permit) = room.take() { permit.send(waiting) },
                         Ok(Ok(None)) => {}
                         Ok(Err(ended)) => return ended,
-                        Err(error) => return Ended::Lost(error.to_string()),
+                        Err(error) => return SessionEnd::Lost(error.to_string()),
                     }
                 }
                 Some(event) = events.next() => if matches!(event, SocketEvent::Disconnected(_)) {
-                    return Ended::Lost("the connection was closed".into());
+                    return SessionEnd::Lost("the connection was closed".into());
                 },
                 _ = ping.tick() => {
                     if room.is_some() && heard.elapsed() > timings.silence {
-                        return Ended::Lost(format!("no sign of life for {:?}", timings.silence));
+                        return SessionEnd::Lost(format!("no message for {:?}", timings.silence));
                     }
-                    if let Err(ended) = tell(&mut socket, &ToSource::Ping).await { return ended }
+                    if let Err(ended) = send(&mut socket, &ToSource::Ping).await { return ended }
                 }
-                Ok(()) = self.progress.changed() => {
-                    let Progress { source, consumed } = *self.progress.borrow_and_update();
+                Ok(()) = self.position.changed() => {
+                    let ReadPosition { source, consumed } = *self.position.borrow_and_update();
                     let acknowledge = ToSource::Acknowledge { source, sequence: consumed };
-                    if let Err(ended) = tell(&mut socket, &acknowledge).await { return ended }
+                    if let Err(ended) = send(&mut socket, &acknowledge).await { return ended }
                 }
                 () = self.stop.cancelled() => {
                     self.goodbye(&mut socket).await;
-                    return Ended::Stopped;
+                    return SessionEnd::Stopped;
                 }
             }
         }
     }
 
-    /// A message of a running subscription; a frame, if it is one.
-    fn heard(&mut self, message: ZmqMessage) -> Result<Option<Waiting>, Ended> {
+    /// Handles a message of a running subscription; returns the frame if it contains one.
+    fn heard(&mut self, message: ZmqMessage) -> Result<Option<Waiting>, SessionEnd> {
         let received_ns = unix_time_ns();
         let mut parts = message.into_vec().into_iter();
         let header = parts.next().unwrap_or_default();
-        match decode(&header).map_err(|error| Ended::Lost(error.to_string()))? {
+        match decode(&header).map_err(|error| SessionEnd::Lost(error.to_string()))? {
             ToNode::Frame { sequence } => {
                 if sequence != self.received + 1 {
                     let reason = format!("frame {sequence} came after frame {}", self.received);
-                    return Err(Ended::Lost(reason));
+                    return Err(SessionEnd::Lost(reason));
                 }
                 self.received = sequence;
                 let payload = parts.next().unwrap_or_default();
                 Ok(Some(Waiting { source: self.source, sequence, payload, received_ns }))
             }
-            ToNode::Refused { reason } => Err(Ended::Refused(reason)),
+            ToNode::Refused { reason } => Err(SessionEnd::Refused(reason)),
             ToNode::Pong | ToNode::Farewell | ToNode::Welcome { .. } => Ok(None),
         }
     }
 
-    /// Tells the simulator how far the node got, and waits until it has heard.
+    /// Unsubscribes with the last position, and waits for the reply.
     async fn goodbye(&mut self, socket: &mut DealerSocket) {
-        let Progress { source, consumed } = *self.progress.borrow_and_update();
+        let ReadPosition { source, consumed } = *self.position.borrow_and_update();
         let farewell = async {
-            say(socket, &ToSource::Goodbye { source, sequence: consumed }).await.ok()?;
+            send(socket, &ToSource::Goodbye { source, sequence: consumed }).await.ok()?;
             loop {
                 let message = socket.recv().await.ok()?;
                 if matches!(message.get(0).map(|header| decode(header)), Some(Ok(ToNode::Farewell))) {
@@ -346,18 +324,14 @@ impl Reader {
             }
         };
         if timeout(self.subscription.timings.silence, farewell).await.ok().flatten().is_none() {
-            tracing::warn!("the simulator did not hear that this node leaves");
+            tracing::warn!("the simulator did not confirm that this node unsubscribed");
         }
     }
 }
 
 type Events = Box<dyn tokio_stream::Stream<Item = SocketEvent> + Unpin + Send>;
 
-async fn say(socket: &mut DealerSocket, message: &ToSource) -> Result<(), String> {
-    let bytes = encode(message).map_err(|error| error.to_string())?;
-    socket.send(ZmqMessage::from(bytes)).await.map_err(|error| error.to_string())
-}
-
-async fn tell(socket: &mut DealerSocket, message: &ToSource) -> Result<(), Ended> {
-    say(socket, message).await.map_err(Ended::Lost)
+async fn send(socket: &mut DealerSocket, message: &ToSource) -> Result<(), SessionEnd> {
+    let bytes = encode(message).map_err(|error| SessionEnd::Lost(error.to_string()))?;
+    socket.send(ZmqMessage::from(bytes)).await.map_err(|error| SessionEnd::Lost(error.to_string()))
 }

@@ -1,4 +1,4 @@
-//! Who gets which frame, and what became of each: the books of the publisher, without any socket.
+//! The publisher's state without any socket: which node is subscribed, and what became of its frames.
 
 use std::time::{Duration, Instant};
 
@@ -7,37 +7,33 @@ use bytes::Bytes;
 use super::messages::{Hello, Resume, ToNode};
 use crate::site::short_hash;
 
-/// Largest window that a subscriber is granted.
+/// Largest window that a subscriber can get.
 const LARGEST_WINDOW: u32 = 4096;
 
-/// A subscriber that was silent for this long no longer defends its index.
+/// After this time without a message, another process may take the index of a subscriber.
 const SILENT: Duration = Duration::from_secs(1);
 
-/// What became of the frames of one node: `offered = delivered + dropped + in_flight`, always.
+/// Counts of the frames of one node. Invariant: `offered = delivered + dropped + in_flight`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub struct EchoLedger {
-    /// Frames made for the node.
     pub offered: u64,
-    /// Frames that the node is done with.
+    /// Frames that the node has processed.
     pub delivered: u64,
-    /// Frames that did not reach it: no subscriber, no credit, or lost with a connection.
+    /// Frames that did not reach the node: no subscriber, no credit, or lost with a connection.
     pub dropped: u64,
-    /// Frames under way.
     pub in_flight: u64,
 }
 
-/// What becomes of a frame that is offered to a node.
+/// Outcome of offering a frame to a node: sent, or dropped for this reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Offer {
-    /// On its way.
     Sent,
-    /// Dropped: the node is not there.
     NoSubscriber,
-    /// Dropped: the node is a full window behind.
+    /// A full window of frames is in flight.
     NoCredit,
 }
 
-/// The connection that a node's frames go to.
+/// The connection to which the frames of a node are sent.
 #[derive(Debug, Clone)]
 struct Subscriber {
     peer: Bytes,
@@ -47,18 +43,18 @@ struct Subscriber {
 }
 
 #[derive(Debug, Clone, Default)]
-struct Account {
+struct NodeState {
     subscriber: Option<Subscriber>,
-    /// Instance that `sent` and `consumed` belong to, also while it is away.
+    /// Instance to which `sent` and `consumed` belong, also while it is disconnected.
     instance: Option<u64>,
     /// Sequence number of the last frame sent; the first is 1.
     sent: u64,
-    /// Sequence number of the last frame that the node is done with.
+    /// Sequence number of the last frame that the node has processed.
     consumed: u64,
     ledger: EchoLedger,
 }
 
-impl Account {
+impl NodeState {
     fn lose_in_flight(&mut self) {
         self.ledger.dropped += self.ledger.in_flight;
         self.ledger.in_flight = 0;
@@ -73,7 +69,7 @@ impl Account {
         }
     }
 
-    /// Takes up where a subscriber left off: what it never received is lost, what waits there is in flight.
+    /// Continues a subscription: frames that were not received are lost, frames that wait at the node are in flight.
     fn resume(&mut self, resume: Resume) {
         let received = resume.received.clamp(self.consumed, self.sent);
         self.ledger.dropped += self.sent - received;
@@ -88,45 +84,42 @@ impl Account {
     }
 }
 
-/// The books of all nodes.
 #[derive(Debug, Clone)]
 pub(super) struct Subscriptions {
     source: u64,
     site_sha256: [u8; 32],
-    accounts: Vec<Account>,
-    /// Messages that made no sense.
+    nodes: Vec<NodeState>,
+    /// Number of messages that could not be decoded.
     pub refused: u64,
 }
 
 impl Subscriptions {
     pub fn new(source: u64, site_sha256: [u8; 32], nodes: usize) -> Self {
-        Self { source, site_sha256, accounts: vec![Account::default(); nodes], refused: 0 }
+        Self { source, site_sha256, nodes: vec![NodeState::default(); nodes], refused: 0 }
     }
 
     /// Subscribes or refuses.
     pub fn hello(&mut self, peer: &Bytes, hello: &Hello, now: Instant) -> ToNode {
         let source = self.source;
-        match self.admit(hello, now) {
-            Err(reason) => ToNode::Refused { reason },
-            Ok(account) => {
-                match hello.resume.filter(|resume| resume.source == source) {
-                    Some(resume) if account.instance == Some(hello.instance) => account.resume(resume),
-                    _ => account.start_over(),
-                }
-                account.instance = Some(hello.instance);
-                account.subscriber = Some(Subscriber {
-                    peer: peer.clone(),
-                    instance: hello.instance,
-                    window: u64::from(hello.window.clamp(1, LARGEST_WINDOW)),
-                    heard: now,
-                });
-                let next_sequence = account.sent + 1;
-                ToNode::Welcome { source, next_sequence }
-            }
+        let node = match self.admit(hello, now) {
+            Ok(node) => node,
+            Err(reason) => return ToNode::Refused { reason },
+        };
+        match hello.resume.filter(|resume| resume.source == source) {
+            Some(resume) if node.instance == Some(hello.instance) => node.resume(resume),
+            _ => node.start_over(),
         }
+        node.instance = Some(hello.instance);
+        node.subscriber = Some(Subscriber {
+            peer: peer.clone(),
+            instance: hello.instance,
+            window: u64::from(hello.window.clamp(1, LARGEST_WINDOW)),
+            heard: now,
+        });
+        ToNode::Welcome { source, next_sequence: node.sent + 1 }
     }
 
-    fn admit(&mut self, hello: &Hello, now: Instant) -> Result<&mut Account, String> {
+    fn admit(&mut self, hello: &Hello, now: Instant) -> Result<&mut NodeState, String> {
         if hello.site_sha256 != self.site_sha256 {
             return Err(format!(
                 "the node works with site {}, the simulator with {}",
@@ -134,103 +127,96 @@ impl Subscriptions {
                 short_hash(&self.site_sha256)
             ));
         }
-        let count = self.accounts.len();
-        let account = self
-            .accounts
+        let count = self.nodes.len();
+        let node = self
+            .nodes
             .get_mut(hello.node as usize)
             .ok_or_else(|| format!("node {} does not exist: the site has {count} IRSs", hello.node))?;
-        match &account.subscriber {
-            Some(other)
-                if other.instance != hello.instance
-                    && now.saturating_duration_since(other.heard) < SILENT =>
-            {
-                Err(format!("node {} is subscribed already by another process", hello.node))
-            }
-            _ => Ok(account),
+        let taken = node.subscriber.as_ref().is_some_and(|other| {
+            other.instance != hello.instance && now.saturating_duration_since(other.heard) < SILENT
+        });
+        if taken {
+            return Err(format!("node {} is subscribed already by another process", hello.node));
         }
+        Ok(node)
     }
 
-    fn account_of(&mut self, peer: &[u8]) -> Option<&mut Account> {
-        self.accounts.iter_mut().find(|account| account.subscriber.as_ref().is_some_and(|s| s.peer == peer))
+    fn index_of(&self, peer: &[u8]) -> Option<usize> {
+        self.nodes.iter().position(|node| node.subscriber.as_ref().is_some_and(|s| s.peer == peer))
     }
 
-    /// A subscriber gave a sign of life; false if it is none.
+    fn node_of(&mut self, peer: &[u8]) -> Option<&mut NodeState> {
+        self.index_of(peer).map(|index| &mut self.nodes[index])
+    }
+
+    /// Records that a message of a subscriber arrived; false if the peer is not subscribed.
     pub fn heard(&mut self, peer: &[u8], now: Instant) -> bool {
-        let subscriber = self.account_of(peer).and_then(|account| account.subscriber.as_mut());
+        let subscriber = self.node_of(peer).and_then(|node| node.subscriber.as_mut());
         subscriber.map(|subscriber| subscriber.heard = now).is_some()
     }
 
-    /// A subscriber is done with every frame through `sequence`.
+    /// Records that a subscriber has processed every frame up to `sequence`.
     pub fn acknowledge(&mut self, peer: &[u8], source: u64, sequence: u64) {
         if source == self.source
-            && let Some(account) = self.account_of(peer)
+            && let Some(node) = self.node_of(peer)
         {
-            account.consume(sequence);
+            node.consume(sequence);
         }
     }
 
-    /// A subscriber leaves for good: what it is not done with is lost.
+    /// Ends a subscription: frames that the node has not processed are lost.
     pub fn goodbye(&mut self, peer: &[u8], source: u64, sequence: u64) {
         self.acknowledge(peer, source, sequence);
-        if let Some(account) = self.account_of(peer) {
-            account.subscriber = None;
-            account.instance = None;
-            account.start_over();
+        if let Some(node) = self.node_of(peer) {
+            (node.subscriber, node.instance) = (None, None);
+            node.start_over();
         }
     }
 
-    /// A connection broke. Its frames stay in flight until the node says how far it got.
+    /// Records a broken connection. Its frames stay in flight until the node reports what it received.
     pub fn disconnected(&mut self, peer: &[u8]) -> Option<usize> {
-        let node =
-            self.accounts.iter().position(|a| a.subscriber.as_ref().is_some_and(|s| s.peer == peer))?;
-        self.accounts[node].subscriber = None;
-        Some(node)
+        let index = self.index_of(peer)?;
+        self.nodes[index].subscriber = None;
+        Some(index)
     }
 
-    /// Books a frame for `node`; sent means: to this peer under this sequence number.
+    /// Counts a frame for `node`. If it is to be sent, returns the peer and the sequence number.
     pub fn offer(&mut self, node: usize) -> Result<(Bytes, u64), Offer> {
-        let account = &mut self.accounts[node];
-        account.ledger.offered += 1;
-        let outcome = match &account.subscriber {
-            None => Err(Offer::NoSubscriber),
-            Some(subscriber) if account.ledger.in_flight >= subscriber.window => Err(Offer::NoCredit),
-            Some(subscriber) => Ok(subscriber.peer.clone()),
+        let node = &mut self.nodes[node];
+        node.ledger.offered += 1;
+        let refusal = match &node.subscriber {
+            None => Offer::NoSubscriber,
+            Some(subscriber) if node.ledger.in_flight >= subscriber.window => Offer::NoCredit,
+            Some(subscriber) => {
+                node.sent += 1;
+                node.ledger.in_flight += 1;
+                return Ok((subscriber.peer.clone(), node.sent));
+            }
         };
-        match outcome {
-            Ok(peer) => {
-                account.sent += 1;
-                account.ledger.in_flight += 1;
-                Ok((peer, account.sent))
-            }
-            Err(offer) => {
-                account.ledger.dropped += 1;
-                Err(offer)
-            }
-        }
+        node.ledger.dropped += 1;
+        Err(refusal)
     }
 
     pub fn subscribed(&self) -> usize {
-        self.accounts.iter().filter(|account| account.subscriber.is_some()).count()
+        self.nodes.iter().filter(|node| node.subscriber.is_some()).count()
     }
 
     pub fn all_subscribed(&self) -> bool {
-        self.subscribed() == self.accounts.len()
+        self.subscribed() == self.nodes.len()
     }
 
-    /// Nothing is under way to anyone who could still acknowledge it.
+    /// Whether no frame is in flight.
     pub fn settled(&self) -> bool {
-        self.accounts.iter().all(|account| account.ledger.in_flight == 0)
+        self.nodes.iter().all(|node| node.ledger.in_flight == 0)
     }
 
     pub fn ledgers(&self) -> Vec<EchoLedger> {
-        self.accounts.iter().map(|account| account.ledger).collect()
+        self.nodes.iter().map(|node| node.ledger).collect()
     }
 
-    /// The end: what is still under way is lost.
+    /// Counts frames that are still in flight as dropped.
     pub fn close(&mut self) {
-        for account in &mut self.accounts {
-            account.lose_in_flight();
-        }
+        self.nodes.iter_mut().for_each(NodeState::lose_in_flight);
     }
 }
 
