@@ -1,39 +1,46 @@
-//! The control of a running relay over HTTP, and the commands that use it.
+//! The control interface of a running relay over HTTP, and the commands that use it.
 //!
-//! | request | does |
+//! | request | effect |
 //! | --- | --- |
-//! | `GET /links` | links as JSON: profile, cut, connections, bytes on the way |
+//! | `GET /links` | links as JSON: profile, cut, connections, bytes in transit |
 //! | `GET /profile` | the plan as TOML |
-//! | `PUT /profile` | follows the plan in the body, TOML; 422 with the reason if it cannot |
-//! | `GET /profiles` | `{"profile": NAME, "profiles": [NAMES]}`: what the plan starts from, and what it could |
+//! | `PUT /profile` | applies the plan in the body, TOML; 422 with the reason if it is refused |
+//! | `GET /profiles` | `{"profile": NAME, "profiles": [NAMES]}`: common profile of the plan, and all known ones |
 //! | `POST /cut`, `POST /restore` | with `?link=NAME` that link, without one all of them; 404 if there is none |
-//! | `GET /measured` | what the relay was measured to do, as JSON |
-//! | `GET /metrics`, `GET /health` | as everywhere |
+//! | `GET /measured` | measured directions, as JSON |
+//! | `GET /metrics`, `GET /health` | as in every process |
 
 use std::net::SocketAddr;
 
+use anyhow::{Context, bail};
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use clap::Subcommand;
 use serde::Deserialize;
+use telemetry::exit::{self, Failure};
 use telemetry::{Health, Metrics, client};
 
 use crate::plan::{Document, Plan};
 use crate::profile::NAMES;
 use crate::relay::{LinkView, Relay};
+use crate::report::no_profile;
 
 #[derive(Debug, Deserialize)]
 struct Which {
     link: Option<String>,
 }
 
-/// The routes; `fallback` is the profile of a plan that names none.
+/// The routes; `fallback` is the profile of a plan without one.
 pub fn routes(relay: Relay, fallback: String, metrics: Metrics, health: Health) -> Router {
     let follow = move |State(relay): State<Relay>, text: String| async move {
         let plan = Plan::parse(&text, &fallback).map_err(unusable)?;
         relay.apply(plan).await.map_err(unusable)
+    };
+    let show = async |State(relay): State<Relay>| toml::to_string(relay.plan().document()).map_err(unusable);
+    let choices = async |State(relay): State<Relay>| {
+        Json(serde_json::json!({ "profile": relay.plan().document().profile, "profiles": NAMES }))
     };
     Router::new()
         .route("/links", get(async |State(relay): State<Relay>| Json(relay.links())))
@@ -48,14 +55,6 @@ pub fn routes(relay: Relay, fallback: String, metrics: Metrics, health: Health) 
 
 fn unusable(error: impl std::fmt::Display) -> (StatusCode, String) {
     (StatusCode::UNPROCESSABLE_ENTITY, format!("{error}\n"))
-}
-
-async fn show(State(relay): State<Relay>) -> Result<String, (StatusCode, String)> {
-    toml::to_string(relay.plan().document()).map_err(unusable)
-}
-
-async fn choices(State(relay): State<Relay>) -> Json<serde_json::Value> {
-    Json(serde_json::json!({ "profile": relay.plan().document().profile, "profiles": NAMES }))
 }
 
 async fn set_cut(
@@ -73,7 +72,6 @@ async fn set_cut(
     }
 }
 
-/// What can be asked of a relay that runs.
 #[derive(Debug, Clone, Subcommand)]
 pub enum Action {
     /// Show the links.
@@ -95,21 +93,23 @@ pub enum Action {
         /// Name or address of the one link that it is for.
         link: Option<String>,
     },
-    /// Measure what this machine makes of the profiles, over real sockets; asks no relay. Takes half a minute.
+    /// Measure how well this machine keeps the profiles, over real sockets and without a relay. Takes half a minute.
     Measure {
-        /// Profiles to measure; all without one.
+        /// Profiles to measure; all by default.
         profiles: Vec<String>,
     },
 }
 
 impl Action {
-    /// Asks the relay whose control is at `control`; gives what to print.
-    pub fn perform(&self, control: SocketAddr) -> Result<String, String> {
+    /// Sends the request to the relay whose control interface is at `control`; returns the text to print.
+    pub fn perform(&self, control: SocketAddr) -> anyhow::Result<String> {
         let ask = |method: &str, path: &str, body: &str| {
             let url = format!("http://{control}{path}");
-            match client::request(method, &url, body).map_err(|error| format!("{url}: {error}"))? {
-                client::Answer { status: 200..300, body } => Ok(body.trim_end().to_owned()),
-                answer => Err(format!("{}: {}", answer.status, answer.body.trim_end())),
+            match client::request(method, &url, body).with_context(|| url.clone())? {
+                client::Response { status: 200..300, body } => Ok(body.trim_end().to_owned()),
+                answer => {
+                    bail!(Failure::new(exit::DATA, format!("{}: {}", answer.status, answer.body.trim_end())))
+                }
             }
         };
         let path = |action: &str, link: &Option<String>| match link {
@@ -120,26 +120,26 @@ impl Action {
             Self::Links => table(&ask("GET", "/links", "")?),
             Self::Cut { link } => ask("POST", &path("cut", link), ""),
             Self::Restore { link } => ask("POST", &path("restore", link), ""),
-            Self::Measure { .. } => Err("measures this machine, not a relay that runs".into()),
+            Self::Measure { .. } => bail!("measures this machine, not a running relay"),
             Self::Profile { profile: None, .. } => ask("GET", "/profile", ""),
             Self::Profile { profile: Some(profile), link } => {
                 if !NAMES.contains(&profile.as_str()) {
-                    return Err(format!("there is no profile '{profile}'; there are {}", NAMES.join(", ")));
+                    bail!(no_profile(profile));
                 }
                 let text = ask("GET", "/profile", "")?;
-                let mut plan: Document = toml::from_str(&text).map_err(|error| error.to_string())?;
+                let mut plan: Document = toml::from_str(&text)?;
                 match link {
                     Some(link) => plan.link.entry(link.clone()).or_default().profile = Some(profile.clone()),
                     None => plan = Document { profile: Some(profile.clone()), ..Document::default() },
                 }
-                ask("PUT", "/profile", &toml::to_string(&plan).map_err(|error| error.to_string())?)
+                ask("PUT", "/profile", &toml::to_string(&plan)?)
             }
         }
     }
 }
 
-fn table(json: &str) -> Result<String, String> {
-    let links: Vec<LinkView> = serde_json::from_str(json).map_err(|error| error.to_string())?;
+fn table(json: &str) -> anyhow::Result<String> {
+    let links: Vec<LinkView> = serde_json::from_str(json)?;
     let mut text = format!(
         "{:<24} {:<14} {:<5} {:>5} {:>10} {:>10}\n",
         "link", "profile", "cut", "open", "up B", "down B"

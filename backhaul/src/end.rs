@@ -1,40 +1,39 @@
-//! One end of a relayed connection, which never looks closed when it is broken.
+//! One end of a relayed connection. It is reset, not closed, unless the connection ended in order.
 
 use tokio::net::TcpStream;
 use tokio::net::tcp::{ReadHalf, WriteHalf};
 
-/// An end. Dropped without [`End::close`] it is reset, at once and with nothing in order before it: a reader that
-/// meets an orderly end first takes what is cut for what is over. So the halves are borrowed ones; those that own
-/// their stream say an orderly end when they are dropped.
+/// An end. If it is dropped without [`End::close`] it is reset immediately, without a FIN before it: a reader that sees a
+/// FIN first takes a cut connection for a finished one. The halves are therefore borrowed; owned halves send a FIN when
+/// they are dropped.
 #[derive(Debug)]
 pub struct End {
     stream: TcpStream,
-    over: bool,
+    closed: bool,
 }
 
 impl End {
-    /// An end that is reset unless it is closed. Small messages are not held back.
+    /// An end that is reset unless it is closed. Disables Nagle's algorithm.
     pub fn new(stream: TcpStream) -> std::io::Result<Self> {
-        let end = Self { stream, over: false };
+        let end = Self { stream, closed: false };
         end.stream.set_nodelay(true)?;
         Ok(end)
     }
 
-    /// To read from and to write to.
     pub fn halves(&mut self) -> (ReadHalf<'_>, WriteHalf<'_>) {
         self.stream.split()
     }
 
-    /// Ends it in order: what was written and is still on its way arrives.
+    /// Closes the end in order: bytes in transit still arrive.
     pub fn close(mut self) {
-        self.over = true;
+        self.closed = true;
     }
 }
 
 impl Drop for End {
     fn drop(&mut self) {
-        if !self.over {
-            // Fails on a socket that is gone already.
+        if !self.closed {
+            // Fails if the socket is closed already.
             let _ = self.stream.set_zero_linger();
         }
     }

@@ -13,7 +13,7 @@ use crate::profile::{Direction, SEGMENT_BYTES};
 use crate::timer;
 use crate::wire::Wire;
 
-/// Bytes read at once are what the line carries in this time, within the two limits.
+/// One read takes what the line carries in this time, within the two limits.
 const CHUNK_S: f64 = 0.5e-3;
 const SMALLEST_CHUNK: usize = SEGMENT_BYTES;
 const LARGEST_CHUNK: usize = 65_536;
@@ -25,35 +25,33 @@ pub struct Lane {
     epoch: Instant,
     queued: AtomicUsize,
     room: Notify,
-    instruments: Instruments,
+    metrics: LaneMetrics,
 }
 
-/// What a lane counts.
+/// Metrics of one direction, over all links.
 #[derive(Debug, Clone)]
-pub struct Instruments {
+pub struct LaneMetrics {
     bytes: Counter,
     losses: Counter,
     late: Histogram,
 }
 
-impl Instruments {
-    /// Of one direction, over all links.
+impl LaneMetrics {
     pub fn new(metrics: &Metrics, direction: &str) -> Self {
         let labels = [("direction", direction)];
         Self {
             bytes: metrics.counter("hyloc_backhaul_bytes_total", "Bytes relayed.", &labels),
             losses: metrics.counter("hyloc_backhaul_losses_total", "Segments lost and sent again.", &labels),
-            late: metrics.histogram(
+            late: metrics.seconds(
                 "hyloc_backhaul_late_seconds",
                 "How much later than due bytes were written.",
                 &labels,
-                &telemetry::metrics::SECONDS,
             ),
         }
     }
 }
 
-/// Bytes on the way.
+/// Bytes in transit; dropping a parcel frees its space in the lane.
 #[derive(Debug)]
 struct Parcel {
     bytes: Bytes,
@@ -70,26 +68,26 @@ impl Drop for Parcel {
 
 impl Lane {
     /// A lane whose times count from `epoch`.
-    pub fn new(wire: Wire, epoch: Instant, instruments: Instruments) -> Self {
-        Self { wire: Mutex::new(wire), epoch, queued: AtomicUsize::new(0), room: Notify::new(), instruments }
+    pub fn new(wire: Wire, epoch: Instant, metrics: LaneMetrics) -> Self {
+        Self { wire: Mutex::new(wire), epoch, queued: AtomicUsize::new(0), room: Notify::new(), metrics }
     }
 
     fn wire(&self) -> MutexGuard<'_, Wire> {
         self.wire.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes what the lane does to bytes from now on.
+    /// Changes the parameters for bytes that enter from now on.
     pub fn change(&self, direction: Direction, seed: u64, link: &str) {
         self.wire().change(direction, seed, link, self.epoch.elapsed());
         self.room.notify_waiters();
     }
 
-    /// Bytes on the way.
+    /// Bytes in transit.
     pub fn queued(&self) -> usize {
         self.queued.load(Ordering::Acquire)
     }
 
-    /// Waits until there is room; gives the bytes to read at most.
+    /// Waits until there is room; returns the maximum number of bytes to read.
     async fn room(&self) -> usize {
         loop {
             let more = self.room.notified();
@@ -105,11 +103,11 @@ impl Lane {
     fn enter(self: &Arc<Self>, bytes: Bytes) -> Parcel {
         let now = self.epoch.elapsed();
         self.queued.fetch_add(bytes.len(), Ordering::AcqRel);
-        self.instruments.bytes.add(bytes.len() as u64);
+        self.metrics.bytes.inc_by(bytes.len() as u64);
         let mut wire = self.wire();
         let before = wire.losses;
         let due = self.epoch + wire.release(now, bytes.len());
-        self.instruments.losses.add(wire.losses - before);
+        self.metrics.losses.inc_by(wire.losses - before);
         drop(wire);
         Parcel { bytes, due, lane: self.clone() }
     }
@@ -150,7 +148,7 @@ impl Lane {
     ) -> std::io::Result<()> {
         while let Some(parcel) = incoming.recv().await {
             timer::until(parcel.due).await?;
-            self.instruments.late.observe(parcel.due.elapsed().as_secs_f64());
+            self.metrics.late.observe(parcel.due.elapsed().as_secs_f64());
             to.write_all(&parcel.bytes).await?;
         }
         to.shutdown().await

@@ -1,12 +1,12 @@
-//! The backhaul emulator: a TCP relay between nodes and fusion center that can be made bad on purpose.
+//! The backhaul emulator: a TCP relay between nodes and fusion center with configurable impairments.
 //!
-//! Every link has a direction towards the fusion center (up) and one back (down). In each, bytes pass a line of
-//! limited rate, a delay with jitter of a named law, losses that are sent again and so stall what is behind them,
-//! and outages; a link can be cut, which breaks its connections and refuses new ones. Bytes keep their order and
-//! none is lost: this is what TCP leaves of a bad network. Handshakes are not delayed.
+//! Every link has a direction towards the fusion center (up) and one back (down). Each applies a rate limit, a delay with
+//! jitter of a given distribution, losses whose retransmissions delay all later bytes, and outages; a link can be cut,
+//! which breaks its connections and refuses new ones. Bytes keep their order and none is lost: this is what an
+//! application sees of a bad network through TCP. Handshakes are not delayed.
 //!
-//! All chance comes from one seed. Memory is bounded: a direction that holds `buffer_kib` takes no more until
-//! some has left. The relay measures itself before it is used ([`measure`]) and refuses what it cannot do.
+//! All randomness comes from one seed. Memory is bounded: a direction that holds `buffer_kib` reads no more until some
+//! has left. The relay measures a plan before applying it ([`measure`]) and refuses one that this machine cannot keep.
 
 pub mod control;
 mod end;
@@ -23,4 +23,4 @@ mod timeslice;
 pub mod wire;
 
 pub use options::{RelayArguments, RelayOptions};
-pub use run::{Listeners, RelaySummary, RunError, main, run};
+pub use run::{RelayListeners, RelaySummary, main, run};

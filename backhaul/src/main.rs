@@ -1,11 +1,11 @@
-//! `backhaul`: the relay as a program of its own; `hyloc backhaul` is the same.
+//! `backhaul`: the relay as a separate program; `hyloc backhaul` is the same.
 
 use std::process::ExitCode;
 
 use clap::Parser;
 use telemetry::exit::parse_arguments;
 
-/// A TCP relay between nodes and fusion center that can be made bad on purpose.
+/// A TCP relay between nodes and fusion center with configurable impairments.
 #[derive(Debug, Parser)]
 #[command(name = "backhaul", version)]
 struct Program {

@@ -1,9 +1,8 @@
-//! The relay measures itself before it is used: a delay that it cannot keep, or a rate that it cannot reach, is
-//! refused instead of pretended.
+//! Self-measurement of the relay before a plan is applied: a delay or rate that this machine cannot keep is refused.
 //!
-//! Bytes go through the same code and real sockets, with chance switched off. Whatever else the machine does
-//! makes bytes late, never early; so a few rounds are made, one good one shows that the relay can, and a rate is
-//! taken between the least late arrivals of a round (`line_rate`).
+//! Bytes pass through the same code and real sockets, without jitter, losses and outages. Other load on the machine
+//! makes bytes late, never early; therefore several rounds are made, of which one that meets the plan is enough, and a
+//! rate is measured between the least late arrivals of a round (`line_rate`).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,84 +11,64 @@ use telemetry::Metrics;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::lane::{Instruments, Lane};
+use crate::lane::{Lane, LaneMetrics};
 use crate::profile::Direction;
 use crate::wire::Wire;
 
-/// A delay must be met to this share, or to this time.
-pub const DELAY_SHARE: f64 = 0.05;
-/// See [`DELAY_SHARE`].
-pub const DELAY_MS: f64 = 0.5;
-/// A rate must be met to this share.
-pub const RATE_SHARE: f64 = 0.03;
+/// Tolerance of a delay: the larger of this share of it and `DELAY_MS`.
+const DELAY_SHARE: f64 = 0.05;
+const DELAY_MS: f64 = 0.5;
+/// Tolerance of a rate, as a share of it.
+const RATE_SHARE: f64 = 0.03;
 
 const DELAY_ROUNDS: usize = 16;
 const RATE_ROUNDS: usize = 6;
 const PROBES: usize = 21;
 const PROBE_BYTES: usize = 64;
 const PROBE_GAP: Duration = Duration::from_millis(4);
-/// The rate is measured over this time and these arrivals, at least.
+/// Minimum duration and number of arrivals of a rate measurement.
 const RATE_S: f64 = 0.25;
 const RATE_ARRIVALS: usize = 32;
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// Whether a plan is followed only if this machine was measured to keep it.
+/// Whether a plan is applied only after a measurement shows that this machine keeps it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trust {
-    /// What is not kept is refused.
     Measured,
-    /// Followed as well as the machine can.
     Unmeasured,
 }
 
-/// What a direction was measured to do.
+/// The measured steady part of a direction: median delay, and payload rate if the rate is limited.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
-pub struct Measured {
-    /// Median time on the way.
+pub struct MeasuredDirection {
     pub delay_ms: f64,
-    /// Payload rate; none without a limit.
     pub rate_mbit_s: Option<f64>,
 }
 
-/// Why a direction is refused.
+/// Why a direction is refused; `found` is the value of the best round.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanRefused {
-    /// The delay is not kept.
     #[error(
         "a delay of {asked} ms is asked for, {found:.2} ms is what this machine does: it is too slow or too busy"
     )]
-    Delay {
-        /// Asked for.
-        asked: f64,
-        /// Found, in the best round.
-        found: f64,
-    },
-    /// The rate is not reached.
+    Delay { asked: f64, found: f64 },
     #[error(
         "{asked} Mbit/s is asked for, {found:.1} Mbit/s is what this machine does: ask for less, or for no limit (0)"
     )]
-    Rate {
-        /// Asked for.
-        asked: f64,
-        /// Found, in the best round.
-        found: f64,
-    },
-    /// The measurement failed.
+    Rate { asked: f64, found: f64 },
     #[error("the relay cannot measure itself: {0}")]
     Io(#[from] std::io::Error),
-    /// The measurement did not end.
     #[error("the relay cannot measure itself: no end after {} s", LONGEST.as_secs())]
     Time,
 }
 
-/// Measures what does not depend on chance, and refuses what is not met.
-pub async fn measure(direction: &Direction) -> Result<Measured, PlanRefused> {
-    let steady = direction.steady();
-    steady.judge(found(&steady).await?)
+/// Measures the steady part of a direction and refuses it if a tolerance is exceeded.
+pub async fn measure(direction: &Direction) -> Result<MeasuredDirection, PlanRefused> {
+    direction.judge(found(direction).await?)
 }
 
-/// Measures what does not depend on chance, whatever it is.
-pub async fn found(direction: &Direction) -> Result<Measured, PlanRefused> {
+/// Measures the steady part of a direction.
+pub async fn found(direction: &Direction) -> Result<MeasuredDirection, PlanRefused> {
     let steady = direction.steady();
     Ok(tokio::time::timeout(LONGEST, rounds(&steady)).await.map_err(|_| PlanRefused::Time)??)
 }
@@ -99,8 +78,8 @@ impl Direction {
         (self.delay_ms * DELAY_SHARE).max(DELAY_MS)
     }
 
-    /// Whether what was found is what was asked for.
-    fn judge(&self, found: Measured) -> Result<Measured, PlanRefused> {
+    /// Checks a measurement against the tolerances.
+    fn judge(&self, found: MeasuredDirection) -> Result<MeasuredDirection, PlanRefused> {
         let (asked_ms, asked) = (self.delay_ms, self.rate_mbit_s);
         if (found.delay_ms - asked_ms).abs() > self.allowed_ms() {
             return Err(PlanRefused::Delay { asked: asked_ms, found: found.delay_ms });
@@ -114,17 +93,17 @@ impl Direction {
     }
 }
 
-async fn rounds(steady: &Direction) -> std::io::Result<Measured> {
+async fn rounds(steady: &Direction) -> std::io::Result<MeasuredDirection> {
     let delay_ms = best(DELAY_ROUNDS, || delay_ms(steady), steady.delay_ms, steady.allowed_ms()).await?;
     let asked = steady.rate_mbit_s;
     let rate_mbit_s = match asked {
         0.0 => None,
         _ => Some(best(RATE_ROUNDS, || rate_mbit_s(steady), asked, asked * RATE_SHARE).await?),
     };
-    Ok(Measured { delay_ms, rate_mbit_s })
+    Ok(MeasuredDirection { delay_ms, rate_mbit_s })
 }
 
-/// The first value within `allowed` of `asked`, or the nearest.
+/// The first value within `allowed` of `asked`, otherwise the nearest.
 async fn best<F>(rounds: usize, once: impl Fn() -> F, asked: f64, allowed: f64) -> std::io::Result<f64>
 where
     F: Future<Output = std::io::Result<f64>>,
@@ -142,14 +121,14 @@ where
     Ok(nearest)
 }
 
-/// Median time on the way of small messages, less their own time on the line.
+/// Median delay of small messages, without their transmission time.
 async fn delay_ms(steady: &Direction) -> std::io::Result<f64> {
     let times_ms = times_ms(steady, PROBES, PROBE_GAP).await?;
     let line_s = steady.bytes_per_s().map_or(0.0, |rate| PROBE_BYTES as f64 / rate);
     Ok(times_ms[PROBES / 2] - line_s * 1e3)
 }
 
-/// Times on the way of small messages that are sent `gap` apart, sorted.
+/// Sorted delays of small messages that are sent `gap` apart.
 pub async fn times_ms(direction: &Direction, probes: usize, gap: Duration) -> std::io::Result<Vec<f64>> {
     let (mut source, mut sink) = through(direction).await?;
     let send = async {
@@ -171,13 +150,13 @@ pub async fn times_ms(direction: &Direction, probes: usize, gap: Duration) -> st
         std::io::Result::Ok(received)
     };
     let (sent, received) = tokio::try_join!(send, receive)?;
-    let on_the_way = sent.iter().zip(received).map(|(sent, received)| (received - *sent).as_secs_f64() * 1e3);
-    let mut times_ms: Vec<f64> = on_the_way.collect();
+    let delays = sent.iter().zip(received).map(|(sent, received)| (received - *sent).as_secs_f64() * 1e3);
+    let mut times_ms: Vec<f64> = delays.collect();
     times_ms.sort_by(f64::total_cmp);
     Ok(times_ms)
 }
 
-/// Payload rate of a stream without end, from the first bytes that arrive on.
+/// Payload rate of a continuous stream, measured from the first arrival on.
 async fn rate_mbit_s(steady: &Direction) -> std::io::Result<f64> {
     let (mut source, mut sink) = through(steady).await?;
     let send = tokio::spawn(async move {
@@ -198,11 +177,11 @@ async fn rate_mbit_s(steady: &Direction) -> std::io::Result<f64> {
     Ok(line_rate(&arrivals, steady.rate_mbit_s * 1e6 / 8.0) * 8e-6)
 }
 
-/// Rate of a line in bytes a second, from when how many bytes had arrived; `asked` is what it should be.
+/// Rate of a line in bytes per second from arrivals (time in s, bytes so far); `asked` is the nominal rate.
 ///
-/// A stall of the machine makes bytes late, and the line catches up behind it. How late an arrival is against
-/// the rate asked for therefore has a floor that is the line's own: level if it holds its rate, rising if it is
-/// slower, falling if it is faster. The rate is that between the lowest points of the first and the last quarter.
+/// A stall of the machine makes bytes late, and the line catches up after it. The lateness of arrivals relative to the
+/// nominal rate therefore has a lower envelope that belongs to the line: constant if it keeps the rate, rising if it is
+/// slower, falling if it is faster. The rate is taken between the minima of the first and the last quarter.
 fn line_rate(arrivals: &[(f64, f64)], asked: f64) -> f64 {
     let late_s = |&(time_s, bytes): &(f64, f64)| time_s - bytes / asked;
     let lowest = |part: &[(f64, f64)]| {
@@ -213,13 +192,13 @@ fn line_rate(arrivals: &[(f64, f64)], asked: f64) -> f64 {
     (last.1 - first.1) / (last.0 - first.0)
 }
 
-/// Two sockets with the lane between them.
+/// Two sockets, connected through a lane.
 async fn through(steady: &Direction) -> std::io::Result<(TcpStream, TcpStream)> {
     let wire = Wire::new(*steady, 0, "measure", true, Duration::ZERO);
-    let lane = Arc::new(Lane::new(wire, Instant::now(), Instruments::new(&Metrics::new(), "up")));
+    let lane = Arc::new(Lane::new(wire, Instant::now(), LaneMetrics::new(&Metrics::new(), "up")));
     let ((source, mut entrance), (mut exit, sink)) = tokio::try_join!(pair(), pair())?;
     tokio::spawn(async move {
-        // Ends with the sockets of the measurement.
+        // Fails when the measurement closes its sockets.
         let _ = lane.carry(entrance.split().0, exit.split().1).await;
     });
     Ok((source, sink))
@@ -238,7 +217,7 @@ async fn pair() -> std::io::Result<(TcpStream, TcpStream)> {
 mod tests {
     use super::*;
 
-    /// Arrivals of a line of `rate` bytes a second, 1000 bytes each, of which `late_s` tells how late they are.
+    /// Arrivals of 1000 bytes each over a line of `rate` bytes per second; `late_s` is their lateness by due time.
     fn arrivals(rate: f64, late_s: impl Fn(f64) -> f64) -> Vec<(f64, f64)> {
         let arrival = |index: u32| {
             let bytes = 1000.0 * f64::from(index);
@@ -250,7 +229,7 @@ mod tests {
     #[test]
     fn stalls_do_not_change_the_rate_of_a_line_and_a_slow_line_shows() {
         let rate = 1e6;
-        // 40 of every 60 ms stalled, at the beginning and at the end too: all that was held up comes at once.
+        // Stalled for 40 of every 60 ms, also at the start and the end; delayed bytes arrive at once.
         let stalls = |time_s: f64| (0.04 - (time_s + 0.03) % 0.06).max(0.0);
         let found = |rate, late: &dyn Fn(f64) -> f64| line_rate(&arrivals(rate, late), 1e6);
         for (real, late, tolerance) in [
@@ -262,16 +241,16 @@ mod tests {
             let found = found(real, late);
             assert!((found / real - 1.0).abs() <= tolerance, "{found}, not {real}");
         }
-        // One that falls behind by 1 ms in 20 is 5 % slow.
+        // A line that falls behind by 1 ms in 20 ms is 5 % slow.
         let behind = found(rate, &|time_s| time_s / 20.0 + stalls(time_s));
         assert!((behind / rate - 1.0 / 1.05).abs() < 2e-3, "{behind}");
     }
 
-    /// A delay to 5 % or half a millisecond, a rate to 3 %.
+    /// Tolerances: 5 % or 0.5 ms of a delay, 3 % of a rate.
     #[test]
     fn what_is_not_met_is_refused_with_figures() {
         let asked = Direction { delay_ms: 20.0, rate_mbit_s: 100.0, ..Direction::default() };
-        let judge = |delay_ms, rate| asked.judge(Measured { delay_ms, rate_mbit_s: rate });
+        let judge = |delay_ms, rate| asked.judge(MeasuredDirection { delay_ms, rate_mbit_s: rate });
         for (delay_ms, rate) in [(20.0, 100.0), (20.99, 97.01), (19.01, 102.99)] {
             assert!(judge(delay_ms, Some(rate)).is_ok(), "{delay_ms} ms, {rate} Mbit/s");
         }
@@ -282,7 +261,7 @@ mod tests {
         assert!(said(20.0, 96.9).starts_with("100 Mbit/s is asked for, 96.9 Mbit/s is what"));
         assert!(said(20.0, 103.1).starts_with("100 Mbit/s is asked for, 103.1 Mbit/s is what"));
         let near = Direction::default();
-        assert!(near.judge(Measured { delay_ms: 0.49, rate_mbit_s: None }).is_ok());
-        assert!(near.judge(Measured { delay_ms: 0.51, rate_mbit_s: None }).is_err());
+        assert!(near.judge(MeasuredDirection { delay_ms: 0.49, rate_mbit_s: None }).is_ok());
+        assert!(near.judge(MeasuredDirection { delay_ms: 0.51, rate_mbit_s: None }).is_err());
     }
 }

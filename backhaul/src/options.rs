@@ -1,4 +1,4 @@
-//! RelayOptions of the relay.
+//! The options of the relay.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -9,50 +9,48 @@ use settings::{Layered, OrNone, SettingsError};
 
 use crate::control::Action;
 use crate::measure::Trust;
-use crate::plan::{MOST_LINKS, Plan};
+use crate::plan::{MOST_LINKS, Plan, PlanError};
 
-/// The name of this process in logs, announcements and variables.
+/// Name of this process in logs, announcements and environment variables.
 pub const ROLE: &str = "backhaul";
 
-/// RelayArguments of the relay.
+/// Command line of the relay.
 #[derive(Debug, Clone, Args)]
 pub struct RelayArguments {
-    /// The options.
     #[command(flatten)]
     pub layered: Layered<RelayOptions>,
-    /// What to ask of a relay that runs, or to measure, in place of running one.
+    /// Request to a running relay, or measurement, instead of running a relay.
     #[command(subcommand)]
     pub action: Option<Action>,
 }
 
-/// RelayOptions of the relay.
 #[derive(Debug, Clone, PartialEq, Args)]
 pub struct RelayOptions {
-    /// Where nodes connect, told apart by their source address; `none` for links with ports of their own only.
+    /// Where nodes connect, distinguished by their source address; `none` if every link has its own port.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7410", value_parser = address_or_none)]
     pub listen: OrNone<SocketAddr>,
-    /// A link with a port of its own, as in west=127.0.0.1:7420; may be repeated.
+    /// A link with its own port, as in west=127.0.0.1:7420; may be repeated.
     #[arg(long, value_name = "NAME=ADDRESS", value_parser = link)]
     pub link: Vec<(String, SocketAddr)>,
     /// Host and port of the fusion center.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7400", value_parser = host_and_port)]
     pub fusion: String,
-    /// Profile of all links that the plan gives none: clear, fibre, microwave, 5g-fronthaul, congested or flaky.
+    /// Profile of all links without one in the plan: clear, fibre, microwave, 5g-fronthaul, congested or flaky.
     #[arg(long, value_name = "NAME", default_value = "clear")]
     pub profile: String,
-    /// Plan for links and directions, TOML; read again when it changes and on SIGHUP.
+    /// Plan for links and directions, TOML; reloaded when it changes and on SIGHUP.
     #[arg(long, value_name = "FILE")]
     pub plan: Option<PathBuf>,
     /// Seed of everything random.
     #[arg(long, value_name = "N", default_value = "1")]
     pub seed: u64,
-    /// Where the relay is controlled; whoever reaches it can cut links.
+    /// Address of the control interface; anyone who can reach it can cut links.
     #[arg(long, value_name = "ADDRESS", global = true, default_value = "127.0.0.1:7411", value_parser = address)]
     pub control_listen: SocketAddr,
-    /// Where /metrics and /health alone are served, for others to reach.
+    /// Address that serves only /metrics and /health, for other hosts.
     #[arg(long, value_name = "ADDRESS", default_value = "none", value_parser = address_or_none)]
     pub http_listen: OrNone<SocketAddr>,
-    /// Do not measure first whether this machine keeps the plan: for one that is too busy to tell.
+    /// Apply the plan without measuring whether this machine keeps it, for machines that are too busy to measure.
     #[arg(long)]
     pub unmeasured: bool,
 }
@@ -62,7 +60,7 @@ impl settings::Options for RelayOptions {
 }
 
 impl RelayOptions {
-    /// Reads the plan.
+    /// Checks combinations of options and reads the plan.
     pub fn load(&self) -> Result<Plan, SettingsError> {
         let refuse = |reason: &str| Err(SettingsError::Options(reason.into()));
         if self.listen.is_none() && self.link.is_empty() {
@@ -76,7 +74,6 @@ impl RelayOptions {
         read_plan(self.plan.as_deref(), &self.profile)
     }
 
-    /// Whether the plan is measured before it is followed.
     pub fn trust(&self) -> Trust {
         if self.unmeasured { Trust::Unmeasured } else { Trust::Measured }
     }
@@ -87,17 +84,13 @@ fn link(text: &str) -> Checked<(String, SocketAddr)> {
     parts.ok_or_else(|| "must be a name and an address, as in west=127.0.0.1:7420".into())
 }
 
-/// Reads the plan's file; without one, `profile` is the plan.
+/// Reads the plan file; without one, all links have `profile`.
 pub fn read_plan(file: Option<&Path>, profile: &str) -> Result<Plan, SettingsError> {
-    let (origin, text) = match file {
-        Some(path) => {
-            let text = std::fs::read_to_string(path)
-                .map_err(|source| SettingsError::File { path: path.to_path_buf(), source })?;
-            (path.display().to_string(), text)
-        }
-        None => ("profile".into(), String::new()),
-    };
-    Plan::parse(&text, profile).map_err(|error| SettingsError::Layers { origin, reason: error.to_string() })
+    let text = file.map(settings::read).transpose()?.unwrap_or_default();
+    Plan::parse(&text, profile).map_err(|error| match file {
+        Some(path) if error != PlanError::Profile(profile.into()) => SettingsError::content(path, error),
+        _ => SettingsError::Options(format!("profile: {error}")),
+    })
 }
 
 #[cfg(test)]

@@ -1,13 +1,13 @@
-//! Which link gets what: the file that can be changed while the relay runs.
+//! The plan: which link has which profile. Its file may change while the relay runs.
 //!
 //! ```toml
-//! profile = "fibre"        # of all links that have none of their own
-//! [up]                     # changes to it, towards the fusion center
+//! profile = "fibre"        # profile of all links without one of their own
+//! [up]                     # overrides of it, towards the fusion center
 //! delay_ms = 4
 //! [link.west]              # one link: its name, its address, or a host name that resolves to it
 //! profile = "flaky"
 //! cut = false
-//! [link.west.down]         # changes to that, back to the node
+//! [link.west.down]         # overrides of that, back to the node
 //! rate_mbit_s = 5
 //! ```
 
@@ -18,81 +18,65 @@ use toml::Table;
 
 use crate::profile::{Direction, NAMES, named};
 
-/// Links that a plan may name, and that a relay keeps.
+/// Maximum number of links in a plan, and in a relay.
 pub const MOST_LINKS: usize = 64;
 
 /// Why a plan cannot be used.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum PlanError {
-    /// Not TOML, an unknown key, a value of the wrong kind.
+    /// Not TOML, an unknown key, or a value of the wrong type.
     #[error("{0}")]
     Form(String),
-    /// There is no such profile.
     #[error("there is no profile '{0}'; there are {names}", names = NAMES.join(", "))]
     Profile(String),
-    /// A value is impossible.
     #[error("{place}: {reason}")]
-    Value {
-        /// Which part.
-        place: String,
-        /// What is wrong.
-        reason: String,
-    },
-    /// Too many links.
+    Value { place: String, reason: String },
     #[error("{0} links are named; at most {MOST_LINKS} may be")]
     Links(usize),
 }
 
-/// A plan as it is written.
+/// A plan as written in TOML; empty parts are not written.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Document {
-    /// Profile of all links that have none of their own.
+    /// Profile of all links without one of their own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
-    /// Changes to it, towards the fusion center.
+    /// Overrides of this profile, towards the fusion center.
     #[serde(skip_serializing_if = "Table::is_empty")]
     pub up: Table,
-    /// Changes to it, back to the nodes.
+    /// Overrides of this profile, back to the nodes.
     #[serde(skip_serializing_if = "Table::is_empty")]
     pub down: Table,
-    /// Single links.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub link: BTreeMap<String, LinkDocument>,
 }
 
-/// One link as it is written.
+/// One link of a [`Document`].
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LinkDocument {
-    /// Its profile; the common one, with its changes, without one.
+    /// Without a profile, the link has the common one with its overrides.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub profile: Option<String>,
-    /// Whether it is cut.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub cut: bool,
-    /// Changes, towards the fusion center.
     #[serde(skip_serializing_if = "Table::is_empty")]
     pub up: Table,
-    /// Changes, back to the node.
     #[serde(skip_serializing_if = "Table::is_empty")]
     pub down: Table,
 }
 
-/// What one link does.
+/// Parameters of one link: the profile that it starts from, and both directions with their overrides.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LinkPlan {
-    /// The profile that it starts from.
     pub profile: String,
-    /// Whether it is cut.
     pub cut: bool,
-    /// Towards the fusion center.
     pub up: Direction,
-    /// Back to the node.
     pub down: Direction,
 }
 
-/// A checked plan.
+/// A valid plan.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
     document: Document,
@@ -101,18 +85,10 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Reads a plan; `fallback` is the profile where it names none.
+    /// Parses a plan; `fallback` is the profile if it has none.
     pub fn parse(text: &str, fallback: &str) -> Result<Self, PlanError> {
-        let document = toml::from_str(text).map_err(|error| PlanError::Form(error.to_string()))?;
-        Self::check(document, fallback)
-    }
-
-    /// The plan that gives every link one profile.
-    pub fn uniform(profile: &str) -> Result<Self, PlanError> {
-        Self::check(Document::default(), profile)
-    }
-
-    fn check(mut document: Document, fallback: &str) -> Result<Self, PlanError> {
+        let mut document: Document =
+            toml::from_str(text).map_err(|error| PlanError::Form(error.to_string()))?;
         if document.link.len() > MOST_LINKS {
             return Err(PlanError::Links(document.link.len()));
         }
@@ -139,33 +115,30 @@ impl Plan {
         Ok(Self { document, common, links })
     }
 
-    /// The plan of a link.
     pub fn of(&self, link: &str) -> &LinkPlan {
         self.links.get(link).unwrap_or(&self.common)
     }
 
-    /// Names of the links that have a plan of their own.
+    /// Names of the links with parameters of their own.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.links.keys().map(String::as_str)
     }
 
-    /// Every direction of the plan.
     pub fn directions(&self) -> impl Iterator<Item = &Direction> {
         std::iter::once(&self.common).chain(self.links.values()).flat_map(|plan| [&plan.up, &plan.down])
     }
 
-    /// As it is written.
     pub fn document(&self) -> &Document {
         &self.document
     }
 }
 
-/// `base` with the keys of `changes`.
+/// `base` with the values of `changes`; `place` is for errors.
 fn changed(base: Direction, changes: &Table, place: &str) -> Result<Direction, PlanError> {
     let value = |reason: String| PlanError::Value { place: place.to_owned(), reason };
     let mut table = Table::try_from(base).map_err(|error| value(error.to_string()))?;
     for (key, given) in changes {
-        // Whole numbers may stand for real ones.
+        // TOML integers are accepted for floats.
         let wanted = table.get(key).is_some_and(toml::Value::is_float);
         let given = match given.as_integer() {
             Some(whole) if wanted => toml::Value::Float(whole as f64),
@@ -218,6 +191,6 @@ mod tests {
         assert!(refused("[up]\nspeed = 3").contains("speed"));
         assert!(refused("[link.a.up]\nloss = 0.9").contains("link.a.up: loss = 0.9: must be 0 to 0.5"));
         assert!(refused("[lnk.a]").contains("lnk"));
-        assert!(Plan::uniform("none").is_err());
+        assert!(Plan::parse("", "none").is_err());
     }
 }

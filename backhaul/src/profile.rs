@@ -1,50 +1,48 @@
-//! What one direction of a link does to bytes, and the profiles that have a name.
+//! Parameters of one direction of a link, and named profiles.
 //!
-//! Numbers are of one direction. The five profiles stand for kinds of links between radio sites and a data
-//! centre, with round numbers inside what such links show; they are a common language for tables, not a
-//! claim about any one network. All rates are ones that a relay on a small machine can hold.
+//! Parameters are per direction. The profiles represent kinds of links between radio sites and a data centre with
+//! typical round numbers; they are labels for tables, not a claim about any particular network. A relay on a small
+//! machine can keep all rates.
 
 use serde::{Deserialize, Serialize};
 
-/// Bytes of one segment: what a loss costs.
+/// Bytes of one TCP segment, the unit of losses.
 pub const SEGMENT_BYTES: usize = 1448;
 
-/// How jitter is distributed; `jitter_ms` is its standard deviation under every law.
+/// Distribution of the jitter; `jitter_ms` is its standard deviation under every law.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Law {
-    /// About the delay, bell-shaped.
+    /// Around the delay.
     #[default]
     Normal,
-    /// About the delay, between two limits.
+    /// Around the delay, between two limits.
     Uniform,
-    /// On top of the delay: a queue with random arrivals.
+    /// In addition to the delay: a queue with random arrivals.
     Exponential,
-    /// On top of the delay, with a heavy tail (Lomax of shape 3).
+    /// In addition to the delay, with a heavy tail (Lomax of shape 3).
     Pareto,
 }
 
-/// What one direction of a link does.
+/// Parameters of one direction of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Direction {
-    /// Time on the way.
     pub delay_ms: f64,
-    /// Standard deviation of that time.
+    /// Standard deviation of the delay.
     pub jitter_ms: f64,
-    /// Law of the jitter.
     pub jitter_law: Law,
-    /// Payload bits per second, in millions; 0 means no limit.
+    /// Payload rate; 0 means no limit.
     pub rate_mbit_s: f64,
-    /// Bytes that may be on the way or wait; then the sender is held back.
+    /// Bytes in transit or queued at which the sender is blocked.
     pub buffer_kib: usize,
     /// Probability that a segment is lost.
     pub loss: f64,
-    /// How long a lost segment, and all behind it, waits to be sent again; doubles if it is lost again.
+    /// Time until a lost segment is retransmitted, which delays all later bytes; doubles with each repeated loss.
     pub retransmit_ms: f64,
-    /// Mean time between outages; 0 means that there are none.
+    /// Mean time between outages; 0 means no outages.
     pub outage_every_s: f64,
-    /// Length of an outage: nothing arrives in it, what was sent arrives after it.
+    /// Duration of an outage; bytes sent during it arrive after it.
     pub outage_s: f64,
 }
 
@@ -64,7 +62,7 @@ impl Default for Direction {
     }
 }
 
-/// Why a direction cannot be.
+/// A parameter is outside its range.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{key} = {value}: must be {allowed}")]
 pub struct Impossible {
@@ -74,7 +72,7 @@ pub struct Impossible {
 }
 
 impl Direction {
-    /// Checks every number; a jitter that would have to be cut off at zero is refused.
+    /// Checks every parameter; a jitter that would need truncation at zero is refused.
     pub fn validate(&self) -> Result<(), Impossible> {
         let within = |key, value: f64, least: f64, most: f64, allowed| {
             let fits = (least..=most).contains(&value);
@@ -96,7 +94,7 @@ impl Direction {
         within("outage_s", self.outage_s, 0.0, 3600.0, "0 to 3600")
     }
 
-    /// The part that does not depend on chance.
+    /// The same direction without jitter, losses and outages.
     pub fn steady(&self) -> Self {
         Self { jitter_ms: 0.0, loss: 0.0, outage_every_s: 0.0, outage_s: 0.0, ..*self }
     }
@@ -107,16 +105,15 @@ impl Direction {
     }
 }
 
-/// Names of the profiles.
 pub const NAMES: [&str; 6] = ["clear", "fibre", "microwave", "5g-fronthaul", "congested", "flaky"];
 
-/// The profile of that name: towards the fusion center, and back.
+/// The profile of this name: direction towards the fusion center, and back.
 pub fn named(name: &str) -> Option<(Direction, Direction)> {
     let both = |direction: Direction| Some((direction, direction));
     match name {
-        // Nothing but the relay itself.
+        // No impairment.
         "clear" => both(Direction::default()),
-        // Some 150 km of glass and a few switches.
+        // About 150 km of fibre and a few switches.
         "fibre" => both(Direction {
             delay_ms: 1.0,
             jitter_ms: 0.05,
@@ -124,7 +121,7 @@ pub fn named(name: &str) -> Option<(Direction, Direction)> {
             rate_mbit_s: 500.0,
             ..Direction::default()
         }),
-        // Two radio hops; a fade costs a segment now and then.
+        // Two radio hops; fading occasionally loses a segment.
         "microwave" => both(Direction {
             delay_ms: 3.0,
             jitter_ms: 0.5,
@@ -134,7 +131,7 @@ pub fn named(name: &str) -> Option<(Direction, Direction)> {
             retransmit_ms: 20.0,
             ..Direction::default()
         }),
-        // Switched Ethernet from a radio unit: short, wide, hardly any queue.
+        // Switched Ethernet from a radio unit: short delay, high rate, almost no queueing.
         "5g-fronthaul" => both(Direction {
             delay_ms: 0.25,
             jitter_ms: 0.02,
@@ -142,9 +139,9 @@ pub fn named(name: &str) -> Option<(Direction, Direction)> {
             rate_mbit_s: 800.0,
             ..Direction::default()
         }),
-        // A shared line at rush hour: the way up is narrow, queues are long and have a heavy tail.
-        "congested" => Some((
-            Direction {
+        // A shared line at peak load: slow uplink, long queues with a heavy tail.
+        "congested" => {
+            let up = Direction {
                 delay_ms: 20.0,
                 jitter_ms: 8.0,
                 jitter_law: Law::Pareto,
@@ -153,19 +150,10 @@ pub fn named(name: &str) -> Option<(Direction, Direction)> {
                 loss: 2e-4,
                 retransmit_ms: 80.0,
                 ..Direction::default()
-            },
-            Direction {
-                delay_ms: 20.0,
-                jitter_ms: 4.0,
-                jitter_law: Law::Pareto,
-                rate_mbit_s: 100.0,
-                buffer_kib: 512,
-                loss: 1e-4,
-                retransmit_ms: 80.0,
-                ..Direction::default()
-            },
-        )),
-        // Works most of the time.
+            };
+            Some((up, Direction { jitter_ms: 4.0, rate_mbit_s: 100.0, loss: 1e-4, ..up }))
+        }
+        // Frequent losses and outages.
         "flaky" => both(Direction {
             delay_ms: 8.0,
             jitter_ms: 2.0,

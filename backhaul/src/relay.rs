@@ -1,8 +1,8 @@
-//! The relay: links, the connections on them, and the plan they follow.
+//! The relay: links, their connections, and the plan.
 //!
-//! A connection belongs to the link whose port it came to. On the common port it belongs to the link of its
-//! source address: one that the plan names by this address or by a host name that resolves to it, else a new one
-//! that is called by the address and goes with its last connection.
+//! A connection belongs to the link on whose port it was accepted. On the common port it belongs to the link of its
+//! source address: one that the plan names by this address or by a host name that resolves to it, otherwise a new one
+//! that is named after the address and removed with its last connection.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -18,78 +18,71 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::end::End;
-use crate::lane::{Instruments, Lane};
-use crate::measure::{Measured, PlanRefused, Trust, measure};
+use crate::lane::{Lane, LaneMetrics};
+use crate::measure::{MeasuredDirection, PlanRefused, Trust, measure};
 use crate::plan::{MOST_LINKS, Plan};
 use crate::profile::Direction;
 use crate::wire::Wire;
 
-/// Connections of one link at once.
+/// Maximum number of simultaneous connections of one link.
 const MOST_CONNECTIONS: usize = 16;
 
-/// How long the fusion center gets to take a connection, and a name to be resolved.
+/// Timeout for connecting to the fusion center, and for resolving a name.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Measurements that are remembered.
+/// Maximum number of stored measurements.
 const MOST_MEASURED: usize = 256;
 
-/// One link.
 #[derive(Debug)]
-pub struct Link {
+struct RelayLink {
     name: String,
     up: Arc<Lane>,
     down: Arc<Lane>,
     cut: watch::Sender<bool>,
     connections: AtomicUsize,
-    /// Stays without connections: it has a port of its own.
+    /// Kept without connections, because it has its own port.
     fixed: bool,
 }
 
-/// A link as it is told.
+/// Status of a link; `queued_up` and `queued_down` are bytes in transit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LinkView {
-    /// Its name.
     pub name: String,
-    /// The profile that it starts from.
     pub profile: String,
-    /// Whether it is cut.
     pub cut: bool,
-    /// Connections now.
     pub connections: usize,
-    /// Bytes on the way to the fusion center.
     pub queued_up: usize,
-    /// Bytes on the way back.
     pub queued_down: usize,
 }
 
 /// The relay; cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Relay(Arc<Inner>);
+pub struct Relay(Arc<RelayShared>);
 
 #[derive(Debug)]
-struct Inner {
+struct RelayShared {
     fusion: String,
     seed: u64,
     epoch: Instant,
     trust: Trust,
-    state: Mutex<State>,
-    measured: tokio::sync::Mutex<Vec<(Direction, Measured)>>,
-    instruments: [Instruments; 2],
+    state: Mutex<RelayState>,
+    measured: tokio::sync::Mutex<Vec<(Direction, MeasuredDirection)>>,
+    lane_metrics: [LaneMetrics; 2],
     taken: Counter,
     refused: Counter,
     broken: Counter,
 }
 
 #[derive(Debug)]
-struct State {
+struct RelayState {
     plan: Arc<Plan>,
-    links: BTreeMap<String, Arc<Link>>,
-    /// Connections to the fusion center that could not be made.
+    links: BTreeMap<String, Arc<RelayLink>>,
+    /// Failed connections to the fusion center.
     unreachable: Failures,
 }
 
 impl Relay {
-    /// A relay to `fusion` under `plan`, which is measured first if so asked; times count from now on.
+    /// A relay to `fusion` with `plan`, which is measured first unless `trust` says otherwise.
     pub async fn new(
         fusion: &str,
         (plan, trust): (Plan, Trust),
@@ -102,18 +95,18 @@ impl Relay {
         };
         let mut measured = Vec::new();
         check(&plan, trust, &mut measured).await?;
-        let relay = Self(Arc::new(Inner {
+        let relay = Self(Arc::new(RelayShared {
             fusion: fusion.to_owned(),
             seed,
             epoch: Instant::now(),
             trust,
-            state: Mutex::new(State {
+            state: Mutex::new(RelayState {
                 plan: Arc::new(plan),
                 links: BTreeMap::new(),
                 unreachable: Failures::default(),
             }),
             measured: tokio::sync::Mutex::new(measured),
-            instruments: [Instruments::new(metrics, "up"), Instruments::new(metrics, "down")],
+            lane_metrics: ["up", "down"].map(|direction| LaneMetrics::new(metrics, direction)),
             taken: connections("taken"),
             refused: connections("refused"),
             broken: connections("broken"),
@@ -124,18 +117,17 @@ impl Relay {
         Ok(relay)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, RelayState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The plan.
     pub fn plan(&self) -> Arc<Plan> {
         self.state().plan.clone()
     }
 
-    /// Measures what is new in `plan`, then follows it. A link that was cut by hand is as the plan says again.
+    /// Measures the new directions of `plan`, then applies it. Cuts by request are replaced by those of the plan.
     pub async fn apply(&self, plan: Plan) -> Result<(), PlanRefused> {
-        // Held to the end: one change at a time.
+        // Held to the end, so that changes do not overlap.
         let mut measured = self.0.measured.lock().await;
         check(&plan, self.0.trust, &mut measured).await?;
         let mut state = self.state();
@@ -150,15 +142,13 @@ impl Relay {
         Ok(())
     }
 
-    /// What has been measured so far.
-    pub async fn measured(&self) -> Vec<(Direction, Measured)> {
+    pub async fn measured(&self) -> Vec<(Direction, MeasuredDirection)> {
         self.0.measured.lock().await.clone()
     }
 
-    /// All links.
     pub fn links(&self) -> Vec<LinkView> {
         let state = self.state();
-        let view = |link: &Arc<Link>| LinkView {
+        let view = |link: &Arc<RelayLink>| LinkView {
             name: link.name.clone(),
             profile: state.plan.of(&link.name).profile.clone(),
             cut: *link.cut.borrow(),
@@ -169,8 +159,8 @@ impl Relay {
         state.links.values().map(view).collect()
     }
 
-    /// Cuts or restores a link, or all of them: by its name, its address, or a host name that resolves to it.
-    /// Gives the names of those that it was done to.
+    /// Cuts or restores all links, or one given by its name, its address, or a host name that resolves to it.
+    /// Returns the names of the links concerned.
     pub async fn set_cut(&self, wanted: Option<&str>, cut: bool) -> Vec<String> {
         let mut names: Vec<String> = match wanted {
             Some(name) => vec![name.to_owned()],
@@ -185,12 +175,12 @@ impl Relay {
         names.retain(|name| state.links.contains_key(name));
         for name in &names {
             state.links[name].cut.send_replace(cut);
-            tracing::info!(link = name, cut, "by hand");
+            tracing::info!(link = name, cut, "set by request");
         }
         names
     }
 
-    /// Takes connections of one port until `shutdown`; the port of link `name`, or the common one.
+    /// Accepts connections on one port until `shutdown`: that of link `name`, or the common one.
     pub async fn serve(self, listener: TcpListener, name: Option<String>, shutdown: CancellationToken) {
         let mut connections = JoinSet::new();
         loop {
@@ -202,7 +192,7 @@ impl Relay {
             match accepted {
                 Ok((node, source)) => {
                     let (relay, name) = (self.clone(), name.clone());
-                    // Fails on one that is gone already.
+                    // Fails if the connection is closed already.
                     let Ok(node) = End::new(node) else { continue };
                     connections.spawn(async move {
                         let name = match name {
@@ -213,8 +203,8 @@ impl Relay {
                     });
                 }
                 Err(error) => {
-                    // Out of descriptors, most likely: let some close first.
-                    tracing::warn!(%error, "a connection cannot be taken");
+                    // Probably out of file descriptors: wait for some to be closed.
+                    tracing::warn!(%error, "a connection cannot be accepted");
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
             }
@@ -234,18 +224,18 @@ impl Relay {
         plain
     }
 
-    /// The link of that name; none if there are too many.
-    fn link<'a>(&self, state: &'a mut State, name: &str, fixed: bool) -> Option<&'a Arc<Link>> {
+    /// The link of this name, created if necessary; none if there are too many.
+    fn link<'a>(&self, state: &'a mut RelayState, name: &str, fixed: bool) -> Option<&'a Arc<RelayLink>> {
         if !state.links.contains_key(name) && state.links.len() >= MOST_LINKS {
             return None;
         }
         let plan = state.plan.of(name);
         let lane = |direction: Direction, upwards: bool| {
             let wire = Wire::new(direction, self.0.seed, name, upwards, self.0.epoch.elapsed());
-            Arc::new(Lane::new(wire, self.0.epoch, self.0.instruments[usize::from(!upwards)].clone()))
+            Arc::new(Lane::new(wire, self.0.epoch, self.0.lane_metrics[usize::from(!upwards)].clone()))
         };
         Some(state.links.entry(name.to_owned()).or_insert_with(|| {
-            Arc::new(Link {
+            Arc::new(RelayLink {
                 name: name.to_owned(),
                 up: lane(plan.up, true),
                 down: lane(plan.down, false),
@@ -256,7 +246,7 @@ impl Relay {
         }))
     }
 
-    /// Counts a connection on the link of that name; none if there are too many links.
+    /// Counts a connection on the link of this name; none if there are too many links.
     fn hold(&self, name: &str) -> Option<Hold<'_>> {
         let mut state = self.state();
         let link = self.link(&mut state, name, false)?.clone();
@@ -264,20 +254,20 @@ impl Relay {
         Some(Hold { relay: self, link, others })
     }
 
-    /// One connection from its beginning to its end.
+    /// Serves one connection until it ends.
     async fn connection(&self, node: End, name: &str) {
         let Some(hold) = self.hold(name) else {
-            self.0.refused.increment();
+            self.0.refused.inc();
             return tracing::warn!(link = name, "refused: there are {MOST_LINKS} links already");
         };
         let link = &hold.link;
         let mut cut = link.cut.subscribe();
         if *cut.borrow_and_update() || hold.others >= MOST_CONNECTIONS {
-            self.0.refused.increment();
+            self.0.refused.inc();
             return;
         }
-        self.0.taken.increment();
-        // A cut comes first: nothing passes after it, not even an end in order.
+        self.0.taken.inc();
+        // Biased towards the cut: nothing passes after it, not even a FIN.
         let outcome = tokio::select! {
             biased;
             _ = cut.wait_for(|cut| *cut) => Err("cut".to_owned()),
@@ -286,7 +276,7 @@ impl Relay {
         match outcome {
             Ok(()) => tracing::info!(link = name, "ended"),
             Err(reason) => {
-                self.0.broken.increment();
+                self.0.broken.inc();
                 tracing::info!(link = name, reason, "broken");
             }
         }
@@ -296,7 +286,7 @@ impl Relay {
         tokio::time::timeout(PATIENCE, TcpStream::connect(&self.0.fusion)).await?
     }
 
-    /// Reports that the fusion center does not take connections, however often the nodes ask.
+    /// Logs that the fusion center cannot be reached, at a limited rate.
     fn unreachable(&self, error: &std::io::Error) {
         let (fusion, reason) = (&self.0.fusion, error.to_string());
         if let Some(notice) = self.state().unreachable.failed(Instant::now(), &reason) {
@@ -305,9 +295,8 @@ impl Relay {
         }
     }
 
-    /// Relays until both directions have ended. Given up before, or once an end is gone, both ends see a broken
-    /// connection, as on a dead line.
-    async fn relay(&self, mut node: End, link: &Link) -> std::io::Result<()> {
+    /// Relays until both directions have ended. If this is cancelled, or one end fails, both ends are reset.
+    async fn relay(&self, mut node: End, link: &RelayLink) -> std::io::Result<()> {
         let mut fusion = End::new(self.connect().await.inspect_err(|error| self.unreachable(error))?)?;
         self.state().unreachable.succeeded(Instant::now());
         tracing::info!(link = link.name, "connected");
@@ -319,11 +308,11 @@ impl Relay {
     }
 }
 
-/// A connection's hold on its link, counted under the lock of all links: a link that is held stays known.
+/// A connection's reference to its link, counted under the lock of all links, so that a link in use is not removed.
 struct Hold<'a> {
     relay: &'a Relay,
-    link: Arc<Link>,
-    /// Connections that were there before.
+    link: Arc<RelayLink>,
+    /// Connections that the link had before.
     others: usize,
 }
 
@@ -331,18 +320,18 @@ impl Drop for Hold<'_> {
     fn drop(&mut self) {
         let mut state = self.relay.state();
         let last = self.link.connections.fetch_sub(1, Ordering::AcqRel) == 1;
-        // A cut link is remembered: its node must not come back by asking again.
+        // A cut link is kept, so that its node cannot reconnect.
         if last && !self.link.fixed && !*self.link.cut.borrow() {
             state.links.remove(&self.link.name);
         }
     }
 }
 
-/// Measures what is new in `plan`, unless it is followed unmeasured.
+/// Measures the directions of `plan` that are not in `measured`, unless `trust` says otherwise.
 async fn check(
     plan: &Plan,
     trust: Trust,
-    measured: &mut Vec<(Direction, Measured)>,
+    measured: &mut Vec<(Direction, MeasuredDirection)>,
 ) -> Result<(), PlanRefused> {
     if trust == Trust::Unmeasured {
         return Ok(());
@@ -358,14 +347,16 @@ async fn check(
                 measured_rate_mbit_s = found.rate_mbit_s,
                 "measured"
             );
-            measured.truncate(MOST_MEASURED - 1);
+            if measured.len() == MOST_MEASURED {
+                measured.remove(0);
+            }
             measured.push((steady, found));
         }
     }
     Ok(())
 }
 
-/// What a name resolves to; nothing if it does not.
+/// Addresses that a name resolves to.
 async fn addresses(name: &str) -> Vec<IpAddr> {
     match tokio::time::timeout(PATIENCE, lookup_host((name, 0))).await {
         Ok(Ok(found)) => found.map(|address| address.ip().to_canonical()).collect(),

@@ -1,42 +1,32 @@
-//! `hyloc backhaul measure`: what this machine makes of every profile, over real sockets.
+//! `hyloc backhaul measure`: how well this machine keeps every profile, over real sockets.
 //!
-//! A report, not a test: on a busy machine bytes are late, whatever the relay does.
+//! A report, not a test: on a busy machine bytes are late regardless of the relay.
 
-use std::process::ExitCode;
 use std::time::Duration;
 
-use telemetry::exit;
+use anyhow::bail;
+use telemetry::exit::{self, Failure};
 
 use crate::measure::{PlanRefused, found, times_ms};
-use crate::options::ROLE;
 use crate::profile::{Direction, NAMES, named};
 
-/// Messages by which jitter is measured, and the time between two: longer than a draw of it holds.
+/// Number of messages that measure the jitter, and the time between them, which exceeds the validity of one draw.
 const PROBES: usize = 200;
 const GAP: Duration = Duration::from_millis(5);
 
-/// Measures the named profiles, or all, and prints a row for each direction of each.
-pub fn main(profiles: &[String]) -> ExitCode {
-    let complain = |code, reason: String| {
-        telemetry::complain(ROLE, &reason);
-        ExitCode::from(code)
-    };
+/// The error for a profile that does not exist.
+pub fn no_profile(name: &str) -> Failure {
+    Failure::new(exit::USAGE, format!("there is no profile '{name}'; there are {}", NAMES.join(", ")))
+}
+
+/// Measures the given profiles, or all, and returns a row per direction, with progress on standard error.
+pub fn measured_profiles(profiles: &[String]) -> anyhow::Result<String> {
     let names = if profiles.is_empty() { NAMES.map(str::to_owned).to_vec() } else { profiles.to_vec() };
     if let Some(unknown) = names.iter().find(|name| named(name).is_none()) {
-        let reason = format!("there is no profile '{unknown}'; there are {}", NAMES.join(", "));
-        return complain(exit::BAD_CONFIGURATION, reason);
+        bail!(no_profile(unknown));
     }
-    let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return complain(exit::FAILED, error.to_string()),
-    };
-    match runtime.block_on(table(&names)) {
-        Ok(text) => {
-            telemetry::print_text(&text);
-            ExitCode::from(exit::CLEAN)
-        }
-        Err(refusal) => complain(exit::FAILED, refusal.to_string()),
-    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(table(&names)).map_err(|refusal| Failure::new(exit::FAILED, refusal).into())
 }
 
 async fn table(names: &[String]) -> Result<String, PlanRefused> {
@@ -46,6 +36,7 @@ async fn table(names: &[String]) -> Result<String, PlanRefused> {
     );
     for name in names {
         let Some((up, down)) = named(name) else { continue };
+        telemetry::note(&format!("measuring {name}"));
         for (way, direction) in [("up", up), ("down", down)] {
             text += &format!("\n{name:<14} {way:<5} {}", row(&direction).await?);
         }
@@ -57,7 +48,7 @@ async fn table(names: &[String]) -> Result<String, PlanRefused> {
 
 async fn row(direction: &Direction) -> Result<String, PlanRefused> {
     let steady = found(direction).await?;
-    // Losses and outages would be counted as jitter.
+    // Losses and outages would appear as jitter.
     let jittery = Direction { jitter_ms: direction.jitter_ms, ..direction.steady() };
     let times_ms = times_ms(&jittery, PROBES, GAP).await?;
     let range_ms = times_ms[3 * PROBES / 4] - times_ms[PROBES / 4];

@@ -1,16 +1,19 @@
-//! The life of the process: settings, self-measurement, ports, work, end.
+//! The process: settings, ports, self-measurement, relaying, shutdown.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
+use anyhow::Context;
 use serde::Serialize;
-use telemetry::{Endpoints, Health, Metrics, Started, exit, process};
+use telemetry::exit::{self, Failure};
+use telemetry::{Endpoints, Health, Metrics, Started, process};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tracing::field::display;
 
 use crate::control::{self, Action};
 use crate::measure::PlanRefused;
@@ -19,50 +22,22 @@ use crate::plan::Plan;
 use crate::relay::Relay;
 use crate::report;
 
-/// How often the plan's file is looked at.
-const LOOK: Duration = Duration::from_millis(250);
+/// Interval at which the plan file is checked for changes.
+const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Why the process ends early.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// The network or the system refused.
-    #[error("{what}: {source}")]
-    Io {
-        /// What was tried.
-        what: String,
-        /// What was said.
-        source: std::io::Error,
-    },
-    /// The relay cannot do what it is asked to.
-    #[error(transparent)]
-    Refused(#[from] PlanRefused),
-}
-
-impl RunError {
-    fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
-        let what = what.into();
-        |source| Self::Io { what, source }
-    }
-}
-
-/// The ports, bound by the caller.
+/// The bound ports: one for all nodes, those of single links, the control interface, and `/metrics` with `/health`.
 #[derive(Debug)]
-pub struct Listeners {
-    /// For all nodes.
+pub struct RelayListeners {
     pub common: Option<TcpListener>,
-    /// For single links.
     pub links: Vec<(String, TcpListener)>,
-    /// For the control.
     pub control: TcpListener,
-    /// For `/metrics` and `/health`.
     pub watched: Endpoints,
 }
 
-impl Listeners {
-    /// Binds the ports of `options`.
-    pub async fn bind(options: &RelayOptions) -> Result<Self, RunError> {
+impl RelayListeners {
+    pub async fn bind(options: &RelayOptions) -> anyhow::Result<Self> {
         let bind = async |address: SocketAddr| {
-            TcpListener::bind(address).await.map_err(RunError::io(format!("cannot listen on {address}")))
+            TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))
         };
         let mut links = Vec::new();
         for (name, address) in &options.link {
@@ -76,30 +51,23 @@ impl Listeners {
             common,
             links,
             control: bind(options.control_listen).await?,
-            watched: Endpoints::bind(options.http_listen, None)
-                .await
-                .map_err(RunError::io("cannot listen"))?,
+            watched: Endpoints::bind(options.http_listen, None).await?,
         })
     }
 }
 
-/// What the process says at its end.
+/// Summary that the process prints at its end.
 #[derive(Debug, Serialize)]
 pub struct RelaySummary {
-    /// `backhaul`.
     pub role: &'static str,
-    /// Links at the end.
     pub links: Vec<crate::relay::LinkView>,
 }
 
-/// The process: settings first, then ports, then work until SIGTERM or SIGINT. With an action, it asks a relay
-/// that runs, or measures this machine.
+/// Runs the relay until SIGTERM or SIGINT. With an action, sends a request to a running relay or measures this machine.
 pub fn main(arguments: &RelayArguments) -> ExitCode {
     let options = &arguments.layered.options;
-    match &arguments.action {
-        Some(Action::Measure { profiles }) => return report::main(profiles),
-        Some(action) => return ask(action, options.control_listen),
-        None => {}
+    if let Some(action) = &arguments.action {
+        return perform(action, options.control_listen);
     }
     let plan = match process::prepare(ROLE, arguments.layered.printed(), || options.load()) {
         Ok(plan) => plan,
@@ -107,32 +75,34 @@ pub fn main(arguments: &RelayArguments) -> ExitCode {
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     process::run(ROLE, threads, async |shutdown| {
-        let listeners = Listeners::bind(options).await?;
-        Ok(run(options.clone(), plan, listeners, shutdown).await?)
+        let listeners = RelayListeners::bind(options).await?;
+        let ended = run(options.clone(), plan, listeners, shutdown).await;
+        ended.map_err(|refused| Failure::new(exit::FAILED, refused).into())
     })
 }
 
-/// Asks a relay that runs, at its control.
-fn ask(action: &Action, control: SocketAddr) -> ExitCode {
-    match action.perform(control) {
+/// Sends a request to the control interface of a running relay, or measures this machine, and prints the result.
+fn perform(action: &Action, control: SocketAddr) -> ExitCode {
+    let performed = match action {
+        Action::Measure { profiles } => report::measured_profiles(profiles),
+        action => action.perform(control),
+    };
+    match performed {
         Ok(text) => {
             telemetry::print_text(&text);
-            ExitCode::from(exit::CLEAN)
+            ExitCode::SUCCESS
         }
-        Err(reason) => {
-            telemetry::complain(ROLE, &reason);
-            ExitCode::from(exit::FAILED)
-        }
+        Err(error) => exit::fail(ROLE, &error),
     }
 }
 
-/// Measures, then relays until `shutdown`.
+/// Measures the plan, then relays until `shutdown`.
 pub async fn run(
     options: RelayOptions,
     plan: Plan,
-    listeners: Listeners,
+    listeners: RelayListeners,
     shutdown: CancellationToken,
-) -> Result<RelaySummary, RunError> {
+) -> Result<RelaySummary, PlanRefused> {
     let (metrics, health) = (Metrics::new(), Health::new());
     let bound = |(name, listener): &(String, TcpListener)| Some((name.clone(), listener.local_addr().ok()?));
     let started = Started {
@@ -141,9 +111,8 @@ pub async fn run(
         links: listeners.links.iter().filter_map(bound).collect(),
         ..listeners.watched.started(ROLE)
     };
-    let control = listeners.control.local_addr().map_err(RunError::io("control"))?;
-    if !control.ip().is_loopback() {
-        tracing::warn!(%control, "whoever reaches the control can cut links");
+    if let Some(control) = started.control.filter(|address| !address.ip().is_loopback()) {
+        tracing::warn!(%control, "anyone who can reach the control interface can cut links");
     }
     let watched = listeners.watched.serve(metrics.clone(), health.clone(), shutdown.clone());
     let names = options.link.iter().map(|(name, _)| name.clone());
@@ -155,7 +124,7 @@ pub async fn run(
     let served = telemetry::http::serve(listeners.control, routes, shutdown.clone());
     tasks.spawn(async move {
         if let Err(error) = served.await {
-            tracing::error!(%error, "the control ended");
+            tracing::error!(%error, "the control interface ended");
         }
     });
     if let Some(common) = listeners.common {
@@ -167,45 +136,45 @@ pub async fn run(
     if let Some(file) = options.plan {
         tasks.spawn(follow(file, options.profile, relay.clone(), shutdown.clone()));
     }
-    tracing::info!(?started, %control, fusion = options.fusion, "ready");
+    let (grpc, control) = (started.grpc.map(display), started.control.map(display));
+    tracing::info!(grpc, control, links = started.links.len(), fusion = options.fusion, "ready");
     started.announce();
     health.ready();
 
     shutdown.cancelled().await;
     health.not_ready("shutting down");
     let summary = RelaySummary { role: ROLE, links: relay.links() };
-    // A connection to the control that stays open does not hold up the end.
+    // An open connection to the control interface must not delay the end.
     let _ = tokio::time::timeout(Duration::from_millis(500), tasks.join_all()).await;
     watched.ended().await;
     Ok(summary)
 }
 
-/// Follows the plan's file: on SIGHUP, and when it changes. What cannot be used changes nothing.
+/// Applies the plan file again on SIGHUP and when it changes. An invalid plan changes nothing.
 async fn follow(file: PathBuf, profile: String, relay: Relay, shutdown: CancellationToken) {
     let mut hangup = match signal(SignalKind::hangup()) {
         Ok(hangup) => hangup,
-        Err(error) => return tracing::error!(%error, "the plan will not be read again"),
+        Err(error) => return tracing::error!(%error, "changes of the plan file will not be noticed"),
     };
     let mut known = stamp(&file);
     loop {
-        let told = tokio::select! {
+        let requested = tokio::select! {
             () = shutdown.cancelled() => return,
             _ = hangup.recv() => true,
-            () = tokio::time::sleep(LOOK) => false,
+            () = tokio::time::sleep(CHECK_INTERVAL) => false,
         };
         let now = stamp(&file);
-        if !told && (now == known || now.is_none()) {
+        if !requested && (now == known || now.is_none()) {
             continue;
         }
         known = now;
         let path = file.display();
-        match read_plan(Some(&file), &profile) {
-            Ok(plan) => {
-                if let Err(error) = relay.apply(plan).await {
-                    tracing::error!(%path, %error, "the plan is not followed; the old one still is");
-                }
-            }
-            Err(error) => tracing::error!(%error, "the plan is not followed; the old one still is"),
+        let applied = match read_plan(Some(&file), &profile) {
+            Ok(plan) => relay.apply(plan).await.map_err(|error| error.to_string()),
+            Err(error) => Err(error.to_string()),
+        };
+        if let Err(error) = applied {
+            tracing::error!(%path, error, "the plan is not applied; the previous one stays in force");
         }
     }
 }

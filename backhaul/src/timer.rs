@@ -1,77 +1,56 @@
-//! Waiting to a fraction of a millisecond; the runtime's own timers count whole ones.
+//! Timers with sub-millisecond resolution; those of the runtime have one of a millisecond.
 //!
-//! One thread sleeps until the next task is due and wakes it. It, and every thread that waits here, asks for short
-//! timeslices ([`timeslice`]): a busy machine wakes them late otherwise.
+//! One thread sleeps until the next task is due and wakes it. It, and every thread that waits here, requests short
+//! timeslices ([`timeslice`]), because a busy machine wakes them late otherwise.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
-use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use tokio::sync::oneshot;
 
 use crate::timeslice;
 
+/// Waiting tasks by due time and order of arrival.
+type Waiting = BTreeMap<(Instant, u64), oneshot::Sender<()>>;
+
 #[derive(Default)]
 struct Clock {
-    waiting: Mutex<BinaryHeap<Reverse<Waiter>>>,
+    waiting: Mutex<(Waiting, u64)>,
     earlier: Condvar,
 }
 
-struct Waiter {
-    due: Instant,
-    wake: oneshot::Sender<()>,
-}
-
-impl PartialEq for Waiter {
-    fn eq(&self, other: &Self) -> bool {
-        self.due == other.due
-    }
-}
-
-impl Eq for Waiter {}
-
-impl PartialOrd for Waiter {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Waiter {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.due.cmp(&other.due)
-    }
-}
-
 impl Clock {
+    fn waiting(&self) -> MutexGuard<'_, (Waiting, u64)> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn run(&self) {
         timeslice::shorten();
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting();
         loop {
             let now = Instant::now();
-            waiting = match waiting.peek().map(|Reverse(next)| next.due) {
+            waiting = match waiting.0.first_key_value().map(|((due, _), _)| *due) {
                 None => self.earlier.wait(waiting).unwrap_or_else(PoisonError::into_inner),
                 Some(due) if due > now => {
                     self.earlier.wait_timeout(waiting, due - now).unwrap_or_else(PoisonError::into_inner).0
                 }
                 Some(_) => {
-                    if let Some(Reverse(next)) = waiting.pop() {
-                        // The task may have gone.
-                        let _ = next.wake.send(());
-                    }
+                    // Fails if the task is gone.
+                    let _ = waiting.0.pop_first().map(|(_, wake)| wake.send(()));
                     waiting
                 }
             };
         }
     }
 
-    fn add(&self, waiter: Waiter) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        let first = waiting.peek().is_none_or(|Reverse(next)| waiter.due < next.due);
-        waiting.push(Reverse(waiter));
-        if first {
+    fn add(&self, due: Instant, wake: oneshot::Sender<()>) {
+        let (waiting, count) = &mut *self.waiting();
+        *count += 1;
+        if waiting.first_key_value().is_none_or(|((first, _), _)| due < *first) {
             self.earlier.notify_one();
         }
+        waiting.insert((due, *count), wake);
     }
 }
 
@@ -91,6 +70,6 @@ pub async fn until(due: Instant) -> std::io::Result<()> {
         std::thread::Builder::new().name("clock".into()).spawn(|| clock.run())?;
     }
     let (wake, woken) = oneshot::channel();
-    clock.add(Waiter { due, wake });
+    clock.add(due, wake);
     woken.await.map_err(|_| std::io::Error::other("the clock has stopped"))
 }

@@ -1,15 +1,15 @@
-//! Short timeslices for threads that keep time.
+//! Short timeslices for time-critical threads.
 //!
-//! A thread that wakes on a busy machine waits until the one that runs has had its turn, 3 to 4 ms. Since version 6.12
-//! Linux lets one in at once that has asked for shorter timeslices itself; it gets no more of the processor by that,
-//! and needs no privilege. Older kernels take the wish and do nothing.
+//! A thread that wakes on a busy machine waits for the end of the running thread's timeslice, 3 to 4 ms. Since version
+//! 6.12 Linux schedules a thread at once if it has requested shorter timeslices; this gives it no larger share of the
+//! processor and needs no privilege. Older kernels accept the request and ignore it.
 
 use std::cell::Cell;
 
-/// The shortest turn that can be asked for.
+/// The shortest timeslice that the kernel accepts.
 const TIMESLICE_NS: u64 = 100_000;
 
-/// Asks for short timeslices for this thread, once. Who schedules it otherwise than by default is left alone.
+/// Requests short timeslices for this thread, once. A thread with a non-default scheduling policy is not changed.
 pub fn shorten() {
     thread_local!(static ASKED: Cell<bool> = const { Cell::new(false) });
     if !ASKED.replace(true) {
@@ -17,7 +17,7 @@ pub fn shorten() {
     }
 }
 
-/// As the kernel has it, `struct sched_attr` in its first version.
+/// First version of the kernel's `struct sched_attr`.
 #[cfg(target_os = "linux")]
 #[repr(C)]
 #[derive(Debug, Default)]
@@ -36,7 +36,7 @@ struct Attributes {
 fn attributes() -> Option<Attributes> {
     let mut attributes = Attributes::default();
     let size = size_of::<Attributes>();
-    // SAFETY: the kernel writes at most `size` bytes, plain numbers, to a place that has as many.
+    // SAFETY: the kernel writes at most `size` bytes of plain integers into a struct of that size.
     let failed = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0) };
     (failed == 0).then_some(attributes)
 }
@@ -47,7 +47,7 @@ fn ask() {
         && known.policy == libc::SCHED_OTHER as u32
     {
         let wanted = Attributes { size: size_of::<Attributes>() as u32, runtime: TIMESLICE_NS, ..known };
-        // SAFETY: the kernel reads `size` bytes. Refused, all stays as it was.
+        // SAFETY: the kernel reads `size` bytes. If it refuses, nothing changes.
         unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const wanted, 0) };
     }
 }
@@ -59,7 +59,7 @@ fn ask() {}
 mod tests {
     use super::*;
 
-    /// Kernels before 6.12 tell no length of a timeslice.
+    /// Kernels before 6.12 do not report the timeslice.
     #[test]
     fn turns_become_short_and_nothing_else_changes() {
         let before = attributes().unwrap();

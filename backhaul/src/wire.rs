@@ -1,7 +1,7 @@
 //! When bytes that enter one direction of a link leave it: pure, seeded, in virtual time.
 //!
-//! Bytes pass, in this order, a line of limited rate, a delay with jitter, losses that are sent again, and
-//! outages. The order of bytes is kept, as TCP keeps it: what is held up holds up all behind it.
+//! Bytes pass, in this order, a rate limit, a delay with jitter, losses with retransmission, and outages. The order of
+//! bytes is kept, as in TCP: delayed bytes delay all later ones.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use rand_distr::StandardNormal;
 
 use crate::profile::{Direction, Law, SEGMENT_BYTES};
 
-/// Bytes that enter within this time share one draw of the jitter: queues change slowly.
+/// Bytes that enter within this time share one draw of the jitter, because queues change slowly.
 const REDRAW: Duration = Duration::from_millis(2);
 
-/// A segment that is lost this often in a row gets through.
+/// Maximum number of consecutive losses of a segment.
 const MOST_LOSSES: u32 = 6;
 
-/// One direction of a link. Times count from a common beginning.
+/// One direction of a link. All times count from a common origin.
 #[derive(Debug)]
 pub struct Wire {
     direction: Direction,
@@ -47,12 +47,11 @@ impl Wire {
         }
     }
 
-    /// What the wire does.
     pub fn direction(&self) -> &Direction {
         &self.direction
     }
 
-    /// Changes what the wire does to bytes from now on.
+    /// Changes the parameters for bytes that enter from now on.
     pub fn change(&mut self, direction: Direction, seed: u64, name: &str, now: Duration) {
         if direction != self.direction {
             self.direction = direction;
@@ -61,17 +60,17 @@ impl Wire {
         }
     }
 
-    /// When bytes that enter `now` leave; never earlier than those before them.
+    /// When bytes that enter at `now` leave; never before earlier ones.
     pub fn release(&mut self, now: Duration, bytes: usize) -> Duration {
         let sent = self.line(now, bytes);
-        let on_the_way_s = (self.direction.delay_ms * 1e-3 + self.jitter(now)).max(0.0);
+        let delay_s = (self.direction.delay_ms * 1e-3 + self.jitter(now)).max(0.0);
         let stalled_s = self.stall(bytes);
-        let due = sent + Duration::from_secs_f64(on_the_way_s + stalled_s);
+        let due = sent + Duration::from_secs_f64(delay_s + stalled_s);
         self.last = self.outages.after(due.max(self.last));
         self.last
     }
 
-    /// When the last of these bytes is on the line.
+    /// When the last of these bytes has been transmitted.
     fn line(&mut self, now: Duration, bytes: usize) -> Duration {
         self.line_free = self.line_free.max(now);
         if let Some(rate) = self.direction.bytes_per_s() {
@@ -135,8 +134,8 @@ impl Law {
     }
 }
 
-/// The outages of a link, one after the other. Both directions of a link have the same ones if they are set
-/// alike, for their stream depends on the link alone.
+/// Successive outages of a link. Both directions have the same ones if their parameters are equal, because the random
+/// stream depends only on the link.
 #[derive(Debug)]
 pub struct Outages {
     draws: Stream,
@@ -157,7 +156,7 @@ impl Outages {
         outages
     }
 
-    /// Of link `name` from time zero on.
+    /// The outages of link `name` from time zero on.
     pub fn of(direction: &Direction, seed: u64, name: &str) -> Self {
         Self::new(direction, seed, link_number(name), Duration::ZERO)
     }
@@ -166,7 +165,7 @@ impl Outages {
         Duration::from_secs_f64(Law::Exponential.draw(&mut self.draws) * self.every_s)
     }
 
-    /// `time`, or the end of the outage that it falls into. Times must not go back.
+    /// `time`, or the end of the outage that contains it. Successive times must not decrease.
     fn after(&mut self, time: Duration) -> Duration {
         if self.every_s <= 0.0 || self.length.is_zero() {
             return time;
@@ -188,7 +187,7 @@ impl Iterator for Outages {
     }
 }
 
-/// FNV-1a of a link's name: the number of its random streams.
+/// Index of a link's random streams: FNV-1a of its name.
 fn link_number(name: &str) -> u64 {
     name.bytes()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
@@ -208,7 +207,7 @@ mod tests {
         Duration::from_secs_f64(value * 1e-3)
     }
 
-    /// Times on the way of `count` messages, far enough apart not to meet, in milliseconds.
+    /// Delays in ms of `count` messages that are too far apart to affect each other.
     fn times(direction: Direction, count: u32, bytes: usize) -> Vec<f64> {
         let mut wire = wire(direction);
         let spent = |index| {
@@ -225,7 +224,7 @@ mod tests {
     }
 
     /// 20 000 draws: the mean is known to 0.7 % of the deviation, the deviation to 0.5 % (normal), 1.4 %
-    /// (exponential); the fourth moment of the Pareto law does not exist, so its median is looked at too.
+    /// (exponential); the fourth moment of the Pareto law does not exist, therefore its median is checked as well.
     #[test]
     fn jitter_follows_its_law() {
         let base = Direction { delay_ms: 40.0, jitter_ms: 10.0, ..Direction::default() };

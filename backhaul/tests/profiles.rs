@@ -1,5 +1,5 @@
-//! The laws of every named profile, in virtual time: the wires are pure, so no clock and no socket takes part.
-//! What a machine makes of them is measured by `hyloc backhaul measure`, and asserted nowhere.
+//! The distributions of every named profile, in virtual time: wires are pure and use neither clock nor socket.
+//! How well a machine keeps them is measured by `hyloc backhaul measure` and not asserted anywhere.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use hyloc_backhaul::wire::{Outages, Wire};
 
 const SEED: u64 = 3;
 
-/// Every direction of every profile: name, whether upwards, what it does.
+/// Every direction of every profile: name, whether upwards, parameters.
 fn directions() -> impl Iterator<Item = (&'static str, bool, Direction)> {
     NAMES.into_iter().flat_map(|name| {
         let (up, down) = named(name).unwrap();
@@ -20,7 +20,7 @@ fn wire(direction: Direction, name: &str, upwards: bool) -> Wire {
     Wire::new(direction, SEED, name, upwards, Duration::ZERO)
 }
 
-/// Probability that a law of standard deviation one stays below `x`.
+/// Cumulative distribution of a law of standard deviation one.
 fn below(law: Law, x: f64) -> f64 {
     match law {
         Law::Normal => 0.5 * (1.0 + erf(x / 2f64.sqrt())),
@@ -30,7 +30,7 @@ fn below(law: Law, x: f64) -> f64 {
     }
 }
 
-/// Series of the error function; good to 1e-9 within six standard deviations.
+/// Series of the error function; accurate to 1e-9 within six standard deviations.
 fn erf(x: f64) -> f64 {
     let (mut term, mut sum) = (x, x);
     for n in 1..200 {
@@ -40,9 +40,9 @@ fn erf(x: f64) -> f64 {
     2.0 / std::f64::consts::PI.sqrt() * sum
 }
 
-/// Delay and jitter: the times on the way of 20 000 messages, one a second, follow the profile's law. The distance of
-/// Kolmogorov and Smirnov stays under 1.95 / sqrt(20 000) = 0.0138, which a true law exceeds once in 1000; a
-/// standard deviation that is 5 % off, or a delay off by 4 % of it, exceeds it.
+/// Delay and jitter: the delays of 20 000 messages, one per second, follow the profile's law. The Kolmogorov-Smirnov
+/// distance stays below 1.95 / sqrt(20 000) = 0.0138, which the true law exceeds once in 1000; a standard deviation that
+/// is 5 % off, or a delay that is off by 4 % of it, exceeds it.
 #[test]
 fn delay_and_jitter_follow_the_law() {
     const MESSAGES: u32 = 20_000;
@@ -69,7 +69,7 @@ fn delay_and_jitter_follow_the_law() {
     }
 }
 
-/// Rate: 1000 segments that are all there at once leave one by one, each its own time on the line after the last.
+/// Rate: 1000 segments that enter at once leave one by one, each one transmission time after the previous one.
 #[test]
 fn the_rate_is_exact() {
     for (name, upwards, direction) in directions() {
@@ -83,7 +83,7 @@ fn the_rate_is_exact() {
     }
 }
 
-/// Loss: of 400 000 segments as many are lost as the profile says, within 4 sigma of a Poisson law.
+/// Loss: the number of losses among 400 000 segments is that of the profile, within 4 sigma of a Poisson law.
 #[test]
 fn losses_are_as_frequent_as_said() {
     const SEGMENTS: u32 = 400_000;
@@ -99,8 +99,8 @@ fn losses_are_as_frequent_as_said() {
     }
 }
 
-/// A loss holds up its segment, and all behind it, by the time to send again, twice and four times that if it is lost
-/// again; nothing else does. One segment a minute: none is behind another.
+/// A loss delays its segment, and all later ones, by the retransmission time, plus twice and four times that if it is
+/// lost again; nothing else delays it. With one segment per minute none waits for another.
 #[test]
 fn a_loss_stalls_by_the_time_to_send_again() {
     for (name, upwards, direction) in directions().filter(|(.., direction)| direction.loss > 0.0) {
@@ -126,7 +126,7 @@ fn a_loss_stalls_by_the_time_to_send_again() {
     }
 }
 
-/// Order: with everything on, what enters later never leaves earlier, whatever its size and pace.
+/// Order: with all impairments, bytes that enter later never leave earlier, for any size and pace.
 #[test]
 fn the_order_of_bytes_is_kept() {
     for (name, upwards, direction) in directions() {
@@ -142,8 +142,8 @@ fn the_order_of_bytes_is_kept() {
     }
 }
 
-/// Outages: both directions of the flaky profile are silent at the same times, which follow from the seed; what
-/// was due in one comes at its end. 400 gaps: their mean is known to 5 %, the limit is 4 sigma.
+/// Outages: both directions of the flaky profile have the same outages, which follow from the seed; bytes due in one
+/// leave at its end. The mean of 400 gaps is known to 5 %, the limit is 4 sigma.
 #[test]
 fn outages_come_when_the_seed_says() {
     let (up, down) = named("flaky").unwrap();

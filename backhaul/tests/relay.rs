@@ -1,4 +1,4 @@
-//! The relay as a process: cuts, links told apart, plans that change, bounded memory, exit codes.
+//! The relay as a process: cuts, separate links, changes of the plan, bounded memory, exit codes.
 
 mod support;
 
@@ -9,14 +9,14 @@ use std::time::{Duration, Instant, SystemTime};
 
 use hyloc_backhaul::control::Action;
 use hyloc_backhaul::profile::{NAMES, named};
-use hyloc_backhaul::{Listeners, RelayOptions, run};
+use hyloc_backhaul::{RelayListeners, RelayOptions, run};
 use support::{Site, alone};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// Limit of liveness alone.
+/// Timeout of operations that must end; nothing else depends on it.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Whether bytes come through.
@@ -25,7 +25,7 @@ async fn works(node: &mut TcpStream, fusion: &mut TcpStream) -> bool {
     node.write_all(&[42]).await.is_ok() && matches!(fusion.read(&mut byte).await, Ok(1))
 }
 
-/// Waits for the end of a connection; whether it was broken rather than closed.
+/// Waits for the end of a connection and returns whether it was reset rather than closed.
 async fn broken(stream: &mut TcpStream) -> bool {
     let mut buffer = [0; 1024];
     let wait = async {
@@ -57,7 +57,7 @@ impl Process {
         options.fusion = fusion.local_addr().unwrap().to_string();
         options.plan = plan.map(Path::to_path_buf);
         let plan = options.load().unwrap();
-        let listeners = Listeners::bind(&options).await.unwrap();
+        let listeners = RelayListeners::bind(&options).await.unwrap();
         let common = listeners.common.as_ref().unwrap().local_addr().unwrap();
         let control = listeners.control.local_addr().unwrap();
         let stop = CancellationToken::new();
@@ -77,7 +77,8 @@ impl Process {
 
     async fn perform(&self, action: Action) -> Result<String, String> {
         let control = self.control;
-        tokio::task::spawn_blocking(move || action.perform(control)).await.unwrap()
+        let performed = tokio::task::spawn_blocking(move || action.perform(control)).await.unwrap();
+        performed.map_err(|error| telemetry::exit::sentence(&error))
     }
 
     async fn stop(self) {
@@ -114,15 +115,15 @@ async fn a_cut_breaks_one_link_and_not_the_other() {
     assert!(works(&mut east, &mut east_fusion).await);
     let unknown = process.perform(Action::Cut { link: Some("127.0.0.9".into()) }).await.unwrap_err();
     assert!(unknown.starts_with("404: no link '127.0.0.9'; there are: 127.0.0.1, 127.0.0.2"), "{unknown}");
-    // A host name that resolves to a link's address names it too.
+    // A host name that resolves to a link's address is accepted as well.
     let named = process.perform(Action::Cut { link: Some("localhost".into()) }).await.unwrap();
     assert_eq!(named, r#"["127.0.0.1"]"#);
     assert!(broken(&mut west).await);
     process.stop().await;
 }
 
-/// 10 cuts of eight connections, idle, with bytes under way and with bytes that nobody reads: 160 ends, each of
-/// which must meet a reset and none an orderly end.
+/// 10 cuts of eight connections, idle, with bytes in transit and with unread bytes: each of the 160 ends must see a
+/// reset and none an orderly end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_end_of_a_cut_link_is_reset() {
     let _alone = alone().await;
@@ -150,9 +151,9 @@ async fn every_end_of_a_cut_link_is_reset() {
     assert!(orderly.is_empty(), "{} of 160 ends saw an orderly end: {orderly:?}", orderly.len());
 }
 
-/// What was sent before an orderly end arrives, though the relay is done with the connection before it is read.
+/// Bytes sent before an orderly end arrive even if the relay finishes the connection before they are read.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn last_words_outlive_the_connection() {
+async fn bytes_before_an_orderly_end_arrive() {
     let _alone = alone().await;
     let process = Process::start(None).await;
     let (mut node, mut fusion) = process.connect("127.0.0.1").await.unwrap();
@@ -187,7 +188,7 @@ async fn ends_are_passed_on() {
     process.stop().await;
 }
 
-/// Waits until the plan has, or does not have, a text.
+/// Waits until `holds` is true of the plan.
 async fn until_plan(process: &Process, holds: impl Fn(&str) -> bool) {
     let wait = async {
         while !holds(&process.perform(Action::Profile { profile: None, link: None }).await.unwrap()) {
@@ -197,7 +198,7 @@ async fn until_plan(process: &Process, holds: impl Fn(&str) -> bool) {
     tokio::time::timeout(PATIENCE, wait).await.expect("the plan is followed");
 }
 
-/// What is sent arrives no sooner than the plan's delay after it was sent.
+/// A byte arrives no earlier than the plan's delay after it was sent.
 async fn no_sooner_than(process: &Process, delay_ms: u64) {
     let (mut node, mut fusion) = process.connect("127.0.0.1").await.unwrap();
     let sent = Instant::now();
@@ -218,14 +219,14 @@ async fn the_plan_changes_while_the_relay_runs() {
     write("[up]\ndelay_ms = 80.25\n");
     until_plan(&process, |plan| plan.contains("80.25")).await;
     no_sooner_than(&process, 80).await;
-    // What cannot be used changes nothing.
+    // An invalid plan changes nothing.
     let url = format!("http://{}/profile", process.control);
     let put = move || telemetry::client::request("PUT", &url, "[up]\ndelay_ms = -1.0\n").unwrap();
     let refused = tokio::task::spawn_blocking(put).await.unwrap();
     assert_eq!(refused.status, 422);
     assert!(refused.body.contains("delay_ms = -1"), "{}", refused.body);
     until_plan(&process, |plan| plan.contains("80.25")).await;
-    // SIGHUP alone: the file's length and time of change stay as they were.
+    // Only SIGHUP: length and modification time of the file do not change.
     write("[up]\ndelay_ms = 20.25\n");
     until_plan(&process, |plan| plan.contains("20.25")).await;
     let changed: SystemTime = std::fs::metadata(&file).unwrap().modified().unwrap();
@@ -234,15 +235,15 @@ async fn the_plan_changes_while_the_relay_runs() {
     rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::HUP).unwrap();
     until_plan(&process, |plan| plan.contains("60.25")).await;
     no_sooner_than(&process, 60).await;
-    // By hand, for one link.
+    // By request, for one link.
     let link = Some("127.0.0.1".to_owned());
     process.perform(Action::Profile { profile: Some("fibre".into()), link }).await.unwrap();
     until_plan(&process, |plan| plan.contains("[link.\"127.0.0.1\"]") && plan.contains("fibre")).await;
     process.stop().await;
 }
 
-/// Bytes of every profile, both ways at once, come out as they went in, all of them and in order, and the first no
-/// sooner than the delay without jitter. Losses and outages are on; only liveness has a limit.
+/// With every profile, in both directions at once, all bytes arrive in order, and the first no earlier than the delay
+/// without jitter. Losses and outages are on; the only timeout is that of the whole test.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_profile_keeps_bytes_and_order() {
     let _alone = alone().await;
@@ -279,7 +280,7 @@ async fn every_profile_keeps_bytes_and_order() {
     for (name, same, first) in ended {
         assert!(same, "{name}: other bytes, or another order");
         let (up, _) = named(name).unwrap();
-        // The jitter of these two laws only adds; the others take away at most three deviations, or what is left.
+        // Exponential and Pareto jitter only adds; the others subtract at most three deviations, or the whole delay.
         let least_ms = (up.delay_ms - 6.0 * up.jitter_ms).max(0.0);
         assert!(first.as_secs_f64() * 1e3 >= least_ms, "{name}: {first:?}");
     }
@@ -291,7 +292,7 @@ async fn memory_is_bounded() {
     let site = Site::new("[up]\nrate_mbit_s = 1\nbuffer_kib = 64\n", &["link"], 1).await;
     let (mut node, _fusion) = site.connect("link").await;
     let sending = tokio::spawn(async move {
-        // 20 s of the line: it is held back long before that.
+        // 20 s of line time: the sender is blocked long before that.
         let _ = node.write_all(&[0; 2_500_000]).await;
     });
     let held = || site.relay.links()[0].queued_up;
@@ -327,7 +328,7 @@ fn bad_settings_end_with_64_and_what_cannot_be_kept_with_1() {
     std::fs::write(&file, "[up]\nrate_mbit_s = 100000\n").unwrap();
     let (code, said, announced) = run(&["--plan", file.to_str().unwrap()]);
     assert_eq!(code, Some(1), "{said}");
-    // A machine that cannot even keep a delay of zero says that first.
+    // On a machine that cannot keep even a delay of zero, this is reported first.
     assert!(said.contains("is asked for") && said.contains("is what this machine does"), "{said}");
     assert!(announced.is_empty(), "a relay that refuses announces nothing");
 }

@@ -11,13 +11,13 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Mutex, MutexGuard};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-/// One relay at a time: SIGHUP reaches all of a process.
+/// One relay at a time, because SIGHUP reaches all relays of a process.
 pub async fn alone() -> MutexGuard<'static, ()> {
     static LOCK: Mutex<()> = Mutex::const_new(());
     LOCK.lock().await
 }
 
-/// A relay with one port per link. It is not measured: tests hold on a machine that is busy with others.
+/// A relay with one port per link. It is not measured, so that tests pass on a busy machine.
 pub struct Site {
     pub relay: Relay,
     ports: Vec<(String, SocketAddr)>,
@@ -46,7 +46,7 @@ impl Site {
         self.ports.iter().find(|(name, _)| name == link).unwrap().1
     }
 
-    /// A connection over a link: the node's end and the fusion center's.
+    /// A connection over a link: node end and fusion center end.
     pub async fn connect(&self, link: &str) -> (TcpStream, TcpStream) {
         let node = TcpStream::connect(self.port(link)).await.unwrap();
         let (fusion, _) = self.fusion.accept().await.unwrap();
