@@ -7,7 +7,7 @@ const SILENT_MS = 2000;
 const LATE_MS = 1500;
 const GRADES_DB = [5, 10, 15, 20];
 
-// How late the blocks of each node are: when its count of late blocks last rose.
+// When the count of late paths of each node last rose.
 const late = { counts: [], at: [] };
 
 function noteLate(nodes) {
@@ -104,7 +104,7 @@ export function showHealth(status, latest) {
   facts(byId("figures"), [
     ["rms error", centimetres(status.rms_error_m)], ["exact bound", centimetres(status.bound_rms_m)],
     ["running gap", interval(status.gap_db, status.gap_db_interval, " dB")],
-    ["NEES (2 is honest)", interval(status.nees, status.nees_interval)],
+    ["NEES (2 is consistent)", interval(status.nees, status.nees_interval)],
   ]);
 }
 

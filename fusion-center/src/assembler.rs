@@ -1,16 +1,16 @@
-//! The K^2 blocks of a frame, put together.
+//! Assembles the K^2 paths of each frame.
 //!
 //! A frame is closed when every node that is waited for has reported, at the deadline after a majority has
-//! come to it ([`crate::progress`]), or when a later frame is complete: nodes send in order, so what is missing
+//! reached it ([`crate::progress`]), or when a later frame is complete: nodes send in order, so that what is missing
 //! then will not come. Frames are closed in order; a report for a closed frame is late. A node that is not
 //! connected is not waited for, nor is one that has missed [`MISSES_UNTIL_SILENT`] deadlines in a row, until
 //! it reports again.
 //!
-//! No node closes frames that the others have not come to: a frame beyond the reach of the majority waits. If
-//! it lies more than [`crate::progress::MOST_AHEAD`] frames beyond, or in another run, and no majority has come
-//! to such numbers by its deadline, it is refused. A frame that fewer than half of the nodes waited for have
-//! reported is closed without a fix. So a node that makes up frame numbers spoils no one else's. What a node
-//! closed while it was alone binds the others only as long as they do not contradict it.
+//! No node closes frames that the others have not reached: a frame beyond the reach of the majority waits. If
+//! it is more than [`crate::progress::MOST_AHEAD`] frames beyond, or in another run, and no majority has reached
+//! such numbers by its deadline, it is refused. A frame that fewer than half of the nodes waited for have
+//! reported is closed without a fix. A node that invents frame numbers therefore does not affect the frames of others.
+//! Frames that a node closed while it was alone stay closed only as long as the other nodes do not contradict it.
 //!
 //! Pure: time is passed in. Memory is bounded by the credit of the nodes and [`REMEMBERED_FRAMES`].
 
@@ -25,26 +25,31 @@ use crate::progress::{Progress, is_far};
 /// Deadlines in a row after which a connected node is no longer waited for.
 pub const MISSES_UNTIL_SILENT: u32 = 3;
 
-/// Closed frames whose blocks are known, to tell a duplicate from a late block.
+/// Closed frames whose paths are remembered, to distinguish duplicate paths from late ones.
 pub const REMEMBERED_FRAMES: usize = 1024;
 
-/// A node's report within a frame; `T` is where its acknowledgement goes.
+/// A node's report within a frame; `T` is its pending acknowledgement.
 #[derive(Debug)]
 pub struct Member<T> {
-    /// The node.
     pub node: usize,
-    /// Where the acknowledgement goes.
-    pub reply: T,
-    /// Its blocks by fate, should the frame be fused.
+    pub acknowledgement: T,
+    /// Fates of its paths if the frame is fused.
     pub fates: Fates,
-    /// Blocks that were there already and came again after a broken connection.
+    /// Paths that were received before and came again after a broken connection.
     pub repeated: u64,
-    /// The node's times; none for a report that added nothing.
+    /// None for a report that added no path.
     pub times: Option<Times>,
-    /// Its bytes on the wire.
+    /// Size on the wire.
     pub bytes: usize,
-    /// When it came.
     pub received_ns: u64,
+}
+
+impl<T> Member<T> {
+    /// Counts a path that was received before.
+    fn count_again(&mut self, resent: bool) {
+        let count = if resent { &mut self.repeated } else { &mut self.fates.duplicate };
+        *count += 1;
+    }
 }
 
 /// Why a frame was closed.
@@ -56,38 +61,21 @@ pub enum Closing {
     Overdue,
     /// Too few nodes reported it: no fix.
     Minority,
-    /// It lies too far ahead of what a majority of the nodes has come to: no fix.
+    /// It is too far ahead of what a majority of the nodes has reached: no fix.
     Ahead,
 }
 
 /// A closed frame.
 #[derive(Debug)]
 pub struct Assembled<T> {
-    /// The frame.
     pub frame: FrameId,
-    /// Its blocks.
     pub blocks: FrameBlocks,
-    /// The reports.
     pub members: Vec<Member<T>>,
-    /// First report in.
+    /// Arrival of the first report.
     pub first_ns: u64,
-    /// Last report in.
+    /// Arrival of the last report.
     pub last_ns: u64,
-    /// Why it was closed.
     pub closing: Closing,
-}
-
-/// What became of a report that belongs to no open frame.
-#[derive(Debug)]
-pub struct Rejected<T> {
-    /// Where the acknowledgement goes.
-    pub reply: T,
-    /// Its blocks by fate.
-    pub fates: Fates,
-    /// Blocks that had been fused before and came again after a broken connection.
-    pub repeated: u64,
-    /// Why.
-    pub reason: String,
 }
 
 #[derive(Debug)]
@@ -97,11 +85,10 @@ struct Open<T> {
     reported: Vec<bool>,
     first_ns: u64,
     last_ns: u64,
-    /// When a majority had come to it.
+    /// When a majority had reached it.
     reached_ns: Option<u64>,
 }
 
-/// Puts frames together.
 #[derive(Debug)]
 pub struct Assembler<T> {
     count: usize,
@@ -109,7 +96,7 @@ pub struct Assembler<T> {
     open: BTreeMap<FrameId, Open<T>>,
     closed: VecDeque<(FrameId, Vec<u32>)>,
     last_closed: Option<FrameId>,
-    /// The furthest frame that a majority of the connected nodes closed, two at least.
+    /// The furthest frame that was closed with reports of a majority of the connected nodes, and of at least two.
     agreed: Option<FrameId>,
     /// Since when a majority has been behind what a single node closed.
     contradicted_ns: Option<u64>,
@@ -119,7 +106,6 @@ pub struct Assembler<T> {
 }
 
 impl<T> Assembler<T> {
-    /// Nothing open, nobody connected.
     pub fn new(irs_count: usize, deadline_ns: u64) -> Self {
         Self {
             count: irs_count,
@@ -135,7 +121,7 @@ impl<T> Assembler<T> {
         }
     }
 
-    /// A node came or went; frames that waited for it alone are closed.
+    /// A node has connected or disconnected; returns the frames that waited only for it.
     pub fn set_connected(&mut self, node: usize, connected: bool, now_ns: u64) -> Vec<Assembled<T>> {
         self.progress.set_connected(node, connected);
         self.misses[node] = 0;
@@ -143,7 +129,7 @@ impl<T> Assembler<T> {
         self.close_complete()
     }
 
-    /// When there is next something to close, if a frame is open.
+    /// When [`Self::close_due`] may next have a frame to close.
     pub fn next_deadline_ns(&self) -> Option<u64> {
         let due = self.open.iter().filter_map(|(id, open)| self.due_ns(*id, open)).min();
         let waits = self.open.values().any(|open| open.reached_ns.is_none());
@@ -151,13 +137,13 @@ impl<T> Assembler<T> {
         due.into_iter().chain(silence).min()
     }
 
-    /// When a frame is due; none while it waits for a majority to come to it.
+    /// When a frame is due; none while it waits for a majority to reach it.
     fn due_ns(&self, frame: FrameId, open: &Open<T>) -> Option<u64> {
         let first_ns = Some(open.first_ns).filter(|_| is_far(frame, self.reach));
         Some(open.reached_ns.or(first_ns)?.saturating_add(self.deadline_ns))
     }
 
-    /// Time has passed or a node has moved: frames that a majority has come to may be closed from now on.
+    /// Updates the reach of the majority; frames within it may be closed from now on.
     fn observe(&mut self, now_ns: u64) {
         self.progress.observe(self.open.keys().next_back().copied(), now_ns);
         self.reach = self.progress.reach();
@@ -167,28 +153,37 @@ impl<T> Assembler<T> {
         }
     }
 
-    /// Blocks that wait in open frames.
     pub fn open_frames(&self) -> usize {
         self.open.len()
     }
 
-    /// Takes a report: frames that it completes, or its rejection.
+    /// Adds a report to its frame. Returns the frames that it completes, or the report if its frame is closed.
     pub fn offer(
         &mut self,
         node: usize,
         report: Report,
         now_ns: u64,
-        reply: T,
-    ) -> Result<Vec<Assembled<T>>, Rejected<T>> {
+        acknowledgement: T,
+    ) -> Result<Vec<Assembled<T>>, Member<T>> {
         let Report { frame, node: said, bytes, paths, refused, times, resent, .. } = report;
-        let refused = refused.len() as u64;
+        let fates = Fates { dropped: refused.len() as u64, ..Fates::default() };
+        let mut member =
+            Member { node, acknowledgement, fates, repeated: 0, times: None, bytes, received_ns: now_ns };
         if Some(frame) > self.agreed {
             self.progress.advance(node, frame, now_ns);
             self.observe(now_ns);
             self.withdraw_if_contradicted(now_ns);
         }
         if self.is_closed(frame) {
-            return Err(self.reject(node, frame, &paths_of(&paths), refused, resent, reply));
+            let known = self.known(frame).map_or(0, |bits| bits[node]);
+            for (k, _) in paths {
+                if known & (1 << k) == 0 {
+                    member.fates.late += 1;
+                } else {
+                    member.count_again(resent);
+                }
+            }
+            return Err(member);
         }
         self.misses[node] = 0;
         let count = self.count;
@@ -200,27 +195,22 @@ impl<T> Assembler<T> {
             last_ns: now_ns,
             reached_ns: None,
         });
-        let mut fates = Fates { dropped: refused, ..Fates::default() };
-        let mut repeated = 0;
         for (k, path) in paths {
             if open.blocks.path(node, k).is_none() {
                 open.blocks.insert(node, k, said, path);
-                fates.fused += 1;
-            } else if resent {
-                repeated += 1;
+                member.fates.fused += 1;
             } else {
-                fates.duplicate += 1;
+                member.count_again(resent);
             }
         }
-        let times = (fates.fused > 0).then_some(times);
-        open.members.push(Member { node, reply, fates, repeated, times, bytes, received_ns: now_ns });
-        open.reported[node] |= fates.fused > 0;
+        member.times = (member.fates.fused > 0).then_some(times);
+        open.reported[node] |= member.times.is_some();
+        open.members.push(member);
         open.last_ns = now_ns;
         self.observe(now_ns);
         Ok(self.close_complete())
     }
 
-    /// Closes what is due.
     pub fn close_due(&mut self, now_ns: u64) -> Vec<Assembled<T>> {
         self.observe(now_ns);
         let mut closed = self.close_complete();
@@ -230,7 +220,7 @@ impl<T> Assembler<T> {
             .filter(|(id, open)| self.due_ns(**id, open).is_some_and(|due_ns| due_ns <= now_ns))
             .map(|(id, _)| *id)
             .collect();
-        // A frame without a quorum, due or not, closes no one else's.
+        // A frame without a quorum, due or not, closes no other frame.
         let closes_others = |id: &&FrameId| {
             let open = &self.open[id];
             open.reached_ns.is_some() && self.has_quorum(open)
@@ -242,7 +232,6 @@ impl<T> Assembler<T> {
         closed
     }
 
-    /// Closes everything, for the end.
     pub fn close_all(&mut self) -> Vec<Assembled<T>> {
         let ids: Vec<FrameId> = self.open.keys().copied().collect();
         ids.into_iter().map(|id| self.close(id)).collect()
@@ -289,7 +278,7 @@ impl<T> Assembler<T> {
         Assembled { frame, blocks, members, first_ns, last_ns, closing }
     }
 
-    /// Remembers a frame that is fused: what comes for it, or for one before it, is late.
+    /// Remembers a frame that is fused: further reports of it, or of an earlier frame, are late.
     fn book(&mut self, frame: FrameId, open: &Open<T>) {
         let reported = open.reported.iter().filter(|reported| **reported).count();
         for l in (0..self.count).filter(|l| self.progress.is_connected(*l) && !open.reported[*l]) {
@@ -305,8 +294,8 @@ impl<T> Assembler<T> {
         self.closed.push_back((frame, bits(&open.blocks)));
     }
 
-    /// What a node closed while it was alone does not hold against a majority that stays behind it for longer
-    /// than a node takes to catch up.
+    /// Reopens frames that a node closed while it was alone, once a majority has stayed behind them for longer than a
+    /// node takes to catch up.
     fn withdraw_if_contradicted(&mut self, now_ns: u64) {
         if self.last_closed <= self.agreed || self.reach >= self.last_closed || self.reach.is_none() {
             self.contradicted_ns = None;
@@ -327,37 +316,12 @@ impl<T> Assembler<T> {
     fn known(&self, frame: FrameId) -> Option<&[u32]> {
         self.closed.iter().rev().find(|(id, _)| *id == frame).map(|(_, bits)| &bits[..])
     }
-
-    fn reject(
-        &self,
-        node: usize,
-        frame: FrameId,
-        paths: &[usize],
-        refused: u64,
-        resent: bool,
-        reply: T,
-    ) -> Rejected<T> {
-        let known = self.known(frame).map_or(0, |bits| bits[node]);
-        let again = paths.iter().filter(|k| known & (1 << **k) != 0).count() as u64;
-        let late = paths.len() as u64 - again;
-        let (repeated, duplicate) = if resent { (again, 0) } else { (0, again) };
-        Rejected {
-            reply,
-            fates: Fates { late, duplicate, dropped: refused, fused: 0 },
-            repeated,
-            reason: format!("frame {} is closed", frame.frame),
-        }
-    }
 }
 
-fn paths_of<P>(paths: &[(usize, P)]) -> Vec<usize> {
-    paths.iter().map(|(k, _)| *k).collect()
-}
+const _: () =
+    assert!(model::MOST_IRS <= u32::BITS as usize, "the mask of paths has one bit per reflecting IRS");
 
-// One bit of the mask per reflecting IRS.
-const _: () = assert!(model::MOST_IRS <= u32::BITS as usize, "a block's mask has no room for every IRS");
-
-/// Which blocks each node delivered, one bit per reflecting IRS.
+/// Which paths each node delivered, one bit per reflecting IRS.
 fn bits(blocks: &FrameBlocks) -> Vec<u32> {
     let mut bits = vec![0; blocks.irs_count()];
     for (l, k, _) in blocks.present() {

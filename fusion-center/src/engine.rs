@@ -1,7 +1,7 @@
-//! The heart of the process: one task that owns the assembler and the pool.
+//! The task that owns the assembler and the pool.
 //!
 //! Reports come in over a bounded queue, closed frames go to the pool, solved ones to the publisher, and every
-//! report is acknowledged once the fate of its blocks is decided. At the end it takes what has been received,
+//! report is acknowledged once the fate of its paths is decided. On shutdown the engine takes what has been received,
 //! closes all open frames, solves them and acknowledges: what was acknowledged as fused is in a fix.
 
 use std::collections::VecDeque;
@@ -9,7 +9,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use estimation::fusion::Fuser;
 use proto::clock::unix_time_ns;
 use proto::convert::{FrameId, Report};
 use settings::check::{self, within};
@@ -18,46 +17,41 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::assembler::{Assembled, Assembler, Closing, Member};
-use crate::fix::Source;
+use crate::fix::{ReportArrivals, Source};
 use crate::ledger::Fates;
 use crate::node_table::NodeTable;
 use crate::pool::Pool;
-use crate::publish::{Outgoing, Publisher, Since, milliseconds};
+use crate::publish::{Outgoing, Publisher};
 use crate::recording::Recorder;
-use crate::reply::Reply;
-use crate::solve::{Earlier, History, Kept, Solved, solve};
+use crate::reply::PendingAcknowledgement;
+use crate::solve::{Earlier, History, Kept, Solved, Solver, solve};
 use crate::wire::ReportMessage;
 
-/// Fates per node that are remembered for reports that come again; more than a node's credit.
+/// Acknowledged fates per node that are remembered for reports that come again; more than a node's credit.
 const REMEMBERED_FATES: usize = 512;
 
-/// What reaches the engine.
 #[derive(Debug)]
 pub enum Event {
-    /// A node registered: it is waited for from now on.
-    Joined(usize),
-    /// A node's stream ended.
-    Left(usize),
-    /// A checked report.
+    /// A node registered and is waited for from now on, or its stream ended.
+    Presence {
+        node: usize,
+        present: bool,
+    },
     Report(Box<Incoming>),
 }
 
-/// A checked report on its way in.
+/// A checked report.
 #[derive(Debug)]
 pub struct Incoming {
-    /// The node.
     pub node: usize,
-    /// What it says.
     pub report: Report,
-    /// As it came, for the recording.
+    /// The report as received, for the recording.
     pub message: Option<ReportMessage>,
-    /// When it came.
     pub received_ns: u64,
-    /// Where its acknowledgement goes.
-    pub reply: Reply,
+    pub acknowledgement: PendingAcknowledgement,
 }
 
-/// How the engine works.
+/// How frames are assembled and scheduled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::Args)]
 pub struct EngineSettings {
     /// How long a frame waits for its last report.
@@ -70,72 +64,56 @@ pub struct EngineSettings {
     /// Frames that may wait for a solver before the oldest is shed.
     #[arg(long, value_name = "N", default_value = "16", value_parser = within::<usize>(1, 4096))]
     pub queue: usize,
-    /// Added to every solve: acts as a slower machine.
+    /// Time added to every solve, to emulate a slower machine.
     #[arg(long = "solver-delay-ms", id = "solver_delay_ms", value_name = "MS", default_value = "0",
           value_parser = check::milliseconds(0), hide_short_help = true)]
     pub solver_delay: Duration,
 }
 
 impl EngineSettings {
-    /// Threads that solve.
+    /// Number of threads that solve.
     pub fn workers(&self) -> usize {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         if self.workers == 0 { cores() } else { self.workers }
     }
 }
 
-/// A report's place in the recording and its reply.
-#[derive(Debug)]
-pub struct Tag {
-    reply: Reply,
-    sequence: Option<u32>,
-}
-
-type Frame = Assembled<Tag>;
-
+/// A closed frame on its way through the pool.
 struct Job {
     frame: FrameId,
     kept: Arc<Kept>,
     earlier: Earlier,
-    rest: Rest,
-}
-
-/// What a frame keeps while its blocks are solved.
-struct Rest {
-    members: Vec<Member<Tag>>,
+    members: Vec<Member<PendingAcknowledgement>>,
     first_ns: u64,
     last_ns: u64,
-    /// Numbers of the earlier frames that it is solved with.
-    earlier: Vec<u64>,
 }
 
-/// See the module.
 pub struct Engine {
-    assembler: Assembler<Tag>,
-    pool: Pool<Job, (Solved, Rest)>,
+    assembler: Assembler<PendingAcknowledgement>,
+    pool: Pool<Job, (Solved, Job)>,
     node_table: NodeTable,
     publisher: Publisher,
     recorder: Option<Recorder>,
     history: History,
-    /// Fates that were told of late, by node: a report that comes again is told the same.
-    told: Vec<VecDeque<(FrameId, Fates)>>,
+    /// The latest acknowledged fates, by node: a report that comes again is acknowledged in the same way.
+    acknowledged: Vec<VecDeque<(FrameId, Fates)>>,
 }
 
 impl Engine {
-    /// An engine that publishes to `publisher` and keeps accounts in `node_table`.
+    /// The engine of a site of `count` nodes.
     pub fn new(
-        fuser: Arc<Fuser>,
+        solver: Solver,
+        count: usize,
         settings: EngineSettings,
         node_table: NodeTable,
         publisher: Publisher,
         recorder: Option<Recorder>,
     ) -> Self {
-        let count = fuser.system().irs_count();
         let delay = settings.solver_delay;
-        let history = History::new(fuser.settings().batch.frames);
+        let history = History::new(solver.batch_frames());
         let work = move |job: Job| {
             std::thread::sleep(delay);
-            (solve_or_say(&fuser, job.frame, &job.kept, &job.earlier), job.rest)
+            (solve_or_fail(&solver, job.frame, &job.kept, &job.earlier), job)
         };
         Self {
             assembler: Assembler::new(count, settings.deadline.as_nanos() as u64),
@@ -144,7 +122,7 @@ impl Engine {
             publisher,
             recorder,
             history,
-            told: vec![VecDeque::with_capacity(REMEMBERED_FATES); count],
+            acknowledged: vec![VecDeque::with_capacity(REMEMBERED_FATES); count],
         }
     }
 
@@ -156,15 +134,19 @@ impl Engine {
             tokio::select! {
                 biased;
                 solved = self.pool.next(), if !self.pool.is_idle() => match solved {
-                    Ok((solved, rest)) => self.finish(solved, rest).await,
+                    Ok((solved, job)) => self.finish(solved, job).await,
                     Err(error) => tracing::error!(%error, "a solver thread was lost"),
                 },
                 event = events.recv(), if open => match event {
-                    Some(event) => self.handle(event),
+                    Some(Event::Report(incoming)) => self.take(*incoming),
+                    Some(Event::Presence { node, present }) => {
+                        let closed = self.assembler.set_connected(node, present, unix_time_ns());
+                        self.submit(closed);
+                    }
                     None => {
                         open = false;
-                        let rest = self.assembler.close_all();
-                        self.submit(rest);
+                        let closed = self.assembler.close_all();
+                        self.submit(closed);
                     }
                 },
                 () = shutdown.cancelled(), if open && !events.is_closed() => events.close(),
@@ -179,153 +161,123 @@ impl Engine {
         }
     }
 
-    fn handle(&mut self, event: Event) {
-        match event {
-            Event::Joined(node) => {
-                let closed = self.assembler.set_connected(node, true, unix_time_ns());
-                self.submit(closed);
-            }
-            Event::Left(node) => {
-                let closed = self.assembler.set_connected(node, false, unix_time_ns());
-                self.submit(closed);
-            }
-            Event::Report(incoming) => self.take(*incoming),
-        }
-    }
-
     fn take(&mut self, incoming: Incoming) {
-        let Incoming { node, report, message, received_ns, reply } = incoming;
-        let blocks = (report.paths.len() + report.refused.len()) as u64;
-        let reason = report.refused.first().map(ToString::to_string);
-        if let Some(reason) = &reason {
-            tracing::warn!(node, frame = report.frame.frame, reason, "blocks refused");
+        let Incoming { node, report, message, received_ns, mut acknowledgement } = incoming;
+        let (frame, paths) = (report.frame, (report.paths.len() + report.refused.len()) as u64);
+        let refusal = report.refused.first().map(ToString::to_string);
+        if let Some(reason) = &refusal {
+            tracing::warn!(node, frame = frame.frame, reason, "paths refused");
         }
-        self.node_table.received(node, &report, blocks);
-        let frame = report.frame;
-        let told = self.told[node].iter().rev().find(|(known, _)| *known == frame).map(|(_, fates)| *fates);
-        if let Some(fates) = told.filter(|_| report.resent) {
-            self.node_table.settled(node, Fates::default(), blocks);
-            reply.send(fates, "it came before");
+        self.node_table.received(node, &report, paths);
+        let known = self.acknowledged[node].iter().rev().find(|(known, _)| *known == frame);
+        if let Some(&(_, fates)) = known.filter(|_| report.resent) {
+            self.node_table.settled(node, Fates::default(), paths);
+            acknowledgement.send(fates, "the report was received before");
             return;
         }
-        let sequence = self
+        acknowledgement.sequence = self
             .recorder
             .as_mut()
             .zip(message)
             .map(|(recorder, message)| recorder.report(received_ns, node, message));
-        let reply = reply.because(reason);
-        match self.assembler.offer(node, report, received_ns, Tag { reply, sequence }) {
+        acknowledgement.refusal = refusal;
+        match self.assembler.offer(node, report, received_ns, acknowledgement) {
             Ok(closed) => self.submit(closed),
-            Err(rejected) => {
-                let (fates, repeated) = (rejected.fates, rejected.repeated);
-                let told = Fates { fused: fates.fused + repeated, ..fates };
-                self.settle(node, frame, (fates, repeated), told, rejected.reply, &rejected.reason);
-            }
+            Err(member) => self.settle_fused(member, &format!("frame {} is closed", frame.frame)),
         }
     }
 
-    fn submit(&mut self, closed: Vec<Frame>) {
+    fn submit(&mut self, closed: Vec<Assembled<PendingAcknowledgement>>) {
         for Assembled { frame, blocks, members, first_ns, last_ns, closing } in closed {
-            if closing == Closing::Minority {
-                self.node_table.minority();
-                self.drop_all(frame, members, "no other node reported this frame");
-                continue;
-            }
-            if closing == Closing::Ahead {
-                self.refuse_ahead(frame, members);
-                continue;
+            match closing {
+                Closing::Complete | Closing::Overdue => {}
+                Closing::Minority => {
+                    self.node_table.minority();
+                    self.drop_all(members, "no other node reported this frame");
+                    continue;
+                }
+                Closing::Ahead => {
+                    let nodes: Vec<usize> = members.iter().map(|member| member.node).collect();
+                    let FrameId { run, frame } = frame;
+                    tracing::warn!(?nodes, run, frame, "frame refused: too far ahead of the other nodes");
+                    self.node_table.ahead();
+                    self.drop_all(members, "the frame is too far ahead of what the other nodes report");
+                    continue;
+                }
             }
             let kept = Arc::new(Kept::new(blocks));
             let earlier = self.history.take(frame, &kept);
-            let numbers = earlier.iter().map(|(number, _)| *number).collect();
-            let rest = Rest { members, first_ns, last_ns, earlier: numbers };
-            let job = Job { frame, kept, earlier, rest };
             self.node_table.offered();
-            if let Some(shed) = self.pool.submit(job) {
+            if let Some(shed) = self.pool.submit(Job { frame, kept, earlier, members, first_ns, last_ns }) {
                 tracing::debug!(frame = shed.frame.frame, "overloaded: frame shed");
                 self.node_table.shed();
-                self.drop_all(shed.frame, shed.rest.members, "shed: the fusion center is overloaded");
+                self.drop_all(shed.members, "shed: the fusion center is overloaded");
             }
         }
         self.observe_load();
     }
 
     fn observe_load(&self) {
-        let oldest_ns = self.pool.oldest().map(|job| job.rest.last_ns);
+        let oldest_ns = self.pool.oldest().map(|job| job.last_ns);
         self.node_table.load(unix_time_ns(), self.assembler.open_frames(), self.pool.waiting(), oldest_ns);
     }
 
-    fn refuse_ahead(&mut self, frame: FrameId, members: Vec<Member<Tag>>) {
-        let nodes: Vec<usize> = members.iter().map(|member| member.node).collect();
-        tracing::warn!(
-            ?nodes,
-            run = frame.run,
-            frame = frame.frame,
-            "frame refused: too far ahead of the others"
-        );
-        self.node_table.ahead();
-        self.drop_all(frame, members, "the frame is too far ahead of what the other nodes report");
-    }
-
-    fn drop_all(&mut self, frame: FrameId, members: Vec<Member<Tag>>, reason: &str) {
-        for Member { node, reply, fates, repeated, .. } in members {
-            let fates = Fates { fused: 0, dropped: fates.dropped + fates.fused, ..fates };
-            let told = Fates { dropped: fates.dropped + repeated, ..fates };
-            self.settle(node, frame, (fates, repeated), told, reply, reason);
+    fn drop_all(&mut self, members: Vec<Member<PendingAcknowledgement>>, reason: &str) {
+        for mut member in members {
+            let fates = member.fates;
+            member.fates = Fates { fused: 0, dropped: fates.dropped + fates.fused, ..fates };
+            let told = Fates { dropped: member.fates.dropped + member.repeated, ..member.fates };
+            self.settle(member, told, reason);
         }
     }
 
-    /// Books the fate of a report's blocks and tells its node. Blocks that came again are booked as such and
-    /// told the fate of their first arrival.
-    fn settle(
-        &mut self,
-        node: usize,
-        frame: FrameId,
-        (fates, repeated): (Fates, u64),
-        told: Fates,
-        tag: Tag,
-        reason: &str,
-    ) {
+    /// Settles a report whose repeated paths were fused.
+    fn settle_fused(&mut self, member: Member<PendingAcknowledgement>, reason: &str) {
+        let told = Fates { fused: member.fates.fused + member.repeated, ..member.fates };
+        self.settle(member, told, reason);
+    }
+
+    /// Books the fates of a report's paths and acknowledges it with the fates `told`. These contain the paths that
+    /// came again, with the fate of their first arrival; the ledger counts such paths as repeated.
+    fn settle(&mut self, member: Member<PendingAcknowledgement>, told: Fates, reason: &str) {
+        let Member { node, acknowledgement, fates, repeated, .. } = member;
         self.node_table.settled(node, fates, repeated);
-        let known = &mut self.told[node];
+        let known = &mut self.acknowledged[node];
         if known.len() == REMEMBERED_FATES {
             known.pop_front();
         }
-        known.push_back((frame, told));
-        tag.reply.send(told, reason);
+        known.push_back((acknowledgement.frame(), told));
+        acknowledgement.send(told, reason);
     }
 
-    async fn finish(&mut self, solved: Solved, rest: Rest) {
+    async fn finish(&mut self, solved: Solved, job: Job) {
         self.observe_load();
-        let Solved { mut record, basis, reason } = solved;
-        let timing = &mut record.timing;
-        timing.assemble_ms = milliseconds(rest.first_ns, rest.last_ns);
-        timing.wire_bytes = rest.members.iter().map(|member| member.bytes as u64).sum();
-        let mut since = Since { last_ns: rest.last_ns, intended_ns: None };
-        for member in &rest.members {
-            let Some(times) = member.times.filter(|times| times.intended_ns > 0) else { continue };
-            timing.nodes.push(member.node);
-            timing.emit_ms.push(milliseconds(times.intended_ns, times.received_ns));
-            timing.filter_ms.push(milliseconds(times.received_ns, times.filtered_ns));
-            timing.wire_ms.push(milliseconds(times.sent_ns, member.received_ns));
-            since.intended_ns = Some(times.intended_ns);
-        }
+        let Job { frame, earlier, members, first_ns, last_ns, .. } = job;
+        let reports = members.iter().filter_map(|member| {
+            let times = member.times.filter(|times| times.intended_ns > 0)?;
+            Some((member.node, times, member.received_ns))
+        });
+        let arrivals = ReportArrivals {
+            first_ns,
+            last_ns,
+            bytes: members.iter().map(|member| member.bytes as u64).sum(),
+            reports: reports.collect(),
+        };
         if let Some(recorder) = &mut self.recorder {
-            let sequences = rest.members.iter().filter_map(|member| member.reply.sequence).collect();
-            recorder.frame(record.frame_id(), unix_time_ns(), sequences, rest.earlier);
+            let sequences = members.iter().filter_map(|member| member.acknowledgement.sequence).collect();
+            let earlier = earlier.iter().map(|(number, _)| *number).collect();
+            recorder.frame(frame, unix_time_ns(), sequences, earlier);
         }
-        let frame = record.frame_id();
-        self.publisher.publish(Outgoing { record, basis, reason, since: Some(since) }).await;
-        for Member { node, reply, fates, repeated, .. } in rest.members {
-            let told = Fates { fused: fates.fused + repeated, ..fates };
-            self.settle(node, frame, (fates, repeated), told, reply, "");
+        self.publisher.publish(Outgoing { solved, arrivals: Some(arrivals) }).await;
+        for member in members {
+            self.settle_fused(member, "");
         }
     }
 }
 
-/// A panic of the solver costs one fix, not the process.
-fn solve_or_say(fuser: &Fuser, frame: FrameId, kept: &Kept, earlier: &Earlier) -> Solved {
-    let solved = catch_unwind(AssertUnwindSafe(|| solve(fuser, frame, kept, earlier, Source::Simulated)));
+/// Solves a frame; a panic of the solver costs one fix, not the process.
+fn solve_or_fail(solver: &Solver, frame: FrameId, kept: &Kept, earlier: &Earlier) -> Solved {
+    let solved = catch_unwind(AssertUnwindSafe(|| solve(solver, frame, kept, earlier, Source::Simulated)));
     solved.unwrap_or_else(|_| {
         tracing::error!(frame = frame.frame, "the solver panicked");
         Solved::failed(frame, kept)

@@ -1,108 +1,104 @@
-//! A fix as the world sees it: one JSON line of the fix log, one message of the watch stream.
+//! A fix as it is published: one JSON line of the fix log, one message of the watch stream.
 //!
-//! All but `timing` and `source` depend on the blocks of the frame and the truth alone: two runs of one
+//! Everything except `timing` and `source` depends only on the paths of the frame and on the truth: two runs of one
 //! scenario give the same bytes.
 
 use estimation::angles::AngleEstimate;
 use estimation::fusion::{FrameBlocks, FusedFix, FusionError};
 use estimation::location::Status;
 use model::units::db_from_ratio;
-use proto::convert::FrameId;
+use proto::convert::{FrameId, Times};
 use serde::{Deserialize, Serialize};
 
-/// Where the blocks came from.
+use crate::basis::missing_paths;
+
+/// Where the reports came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Source {
-    /// From nodes that a simulator drives.
     Simulated,
-    /// From a recording.
     Replayed,
 }
 
-/// What is known of a frame's target.
+/// The true position of the target, and the fix compared with it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Truth {
-    /// Where it is.
     pub position_m: [f64; 2],
-    /// Distance of the fix.
+    /// Distance between fix and target.
     pub error_m: Option<f64>,
-    /// Rms error that the exact bound allows with the paths that came.
+    /// Rms error that the exact bound allows with the paths that were received.
     pub bound_rms_m: Option<f64>,
     /// Covariance of the bound: xx, xy, yy.
     pub bound_m2: Option<[f64; 3]>,
-    /// Normalised squared error; two on average for an honest covariance.
+    /// Normalised squared error; its mean is 2 for a consistent covariance.
     pub nees: Option<f64>,
 }
 
-/// When things happened, milliseconds but for `time_ns`.
+/// Latencies of a fix; the lists are indexed like `nodes`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Timing {
-    /// Run of the simulator.
     pub run: u64,
-    /// When the fix was out, nanoseconds since the Unix epoch.
+    /// When the fix was published, nanoseconds since the Unix epoch.
     pub time_ns: u64,
-    /// Intended send to arrival at the node, of each node that reported.
+    /// From the intended transmission to the arrival at the node.
     pub emit_ms: Vec<f64>,
-    /// Matched filter, of each node.
+    /// Matched filter.
     pub filter_ms: Vec<f64>,
-    /// Node to fusion center, of each node.
+    /// From the node to the fusion center.
     pub wire_ms: Vec<f64>,
-    /// Nodes that the three lists speak of.
+    /// Indices of the nodes that the three lists refer to.
     pub nodes: Vec<usize>,
-    /// First block in to last.
+    /// From the first report of the frame to the last.
     pub assemble_ms: f64,
-    /// Joint angles.
+    /// Estimation of the joint angles.
     pub angles_ms: f64,
-    /// Delays and location.
+    /// Estimation of delays and position.
     pub locate_ms: f64,
-    /// Last needed block in to fix out.
+    /// From the last report to the publication.
     pub fusion_ms: f64,
-    /// Intended send to fix out.
+    /// From the intended transmission to the publication.
     pub total_ms: Option<f64>,
-    /// Bytes of the reports behind the fix.
+    /// Size of the reports behind the fix.
     #[serde(default)]
     pub wire_bytes: u64,
 }
 
-/// Another place where the target may be.
+/// Another position at which the target may be.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Alternative {
-    /// The place.
     pub position_m: [f64; 2],
-    /// Posterior probability that the target is thereabouts.
+    /// Posterior probability of the mode at this position.
     pub probability: f64,
 }
 
 /// A fix, or the reason why there is none.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FixRecord {
-    /// Frame number.
     pub frame: u64,
     /// nominal, degraded, doubtful or unobservable.
     pub status: String,
     /// How the fix was made: three-stage, direct or direct-frames; none when unobservable.
     pub method: Option<String>,
-    /// Position; none when unobservable.
+    /// None when unobservable.
     pub position_m: Option<[f64; 2]>,
-    /// Covariance of its error: xx, xy, yy.
+    /// Covariance of the position error: xx, xy, yy.
     pub covariance_m2: Option<[f64; 3]>,
-    /// Velocity, where several frames tell.
+    /// Estimated only from several frames.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub velocity_m_per_frame: Option<[f64; 2]>,
-    /// Radius that holds the error with probability 1 - 1e-3 given one possible undetected fault.
+    /// Radius that contains the error with probability 1 - 1e-3 given one possible undetected fault.
     pub protection_level_m: Option<f64>,
     /// Nodes that reported.
     pub nodes: Vec<usize>,
-    /// Paths that came, of K^2.
+    /// Number of paths received, of K^2.
     pub paths: usize,
-    /// Paths (l, k) that did not come.
+    /// Paths (l, k) that were not received.
     pub missing: Vec<(usize, usize)>,
     /// What was excluded as faulty.
     pub excluded: Vec<String>,
     /// Why the fix is not nominal.
     pub cautions: Vec<String>,
-    /// Where else the target may be, likeliest first.
+    /// Most probable first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub alternatives: Vec<Alternative>,
     /// Local angle of each IRS.
@@ -111,27 +107,34 @@ pub struct FixRecord {
     pub bearing_rad: Vec<Option<f64>>,
     /// Cascade delays, refined where angles allow it, by `l`, then `k`.
     pub delay_s: Vec<Vec<Option<f64>>>,
-    /// SNR of each path as its node measured it, by `l`, then `k`.
+    /// SNR of each path as measured by its node, by `l`, then `k`.
     pub snr_db: Vec<Vec<Option<f64>>>,
     /// Iterations of the joint solver.
     pub iterations: usize,
-    /// Where the blocks came from.
     pub source: Source,
-    /// Truth, where a simulator tells it.
+    /// None unless a simulator has sent it.
     pub truth: Option<Truth>,
-    /// When things happened.
     pub timing: Timing,
 }
 
-fn alternatives(fix: &FusedFix) -> Vec<Alternative> {
-    let places = fix.alternatives.iter();
-    places
-        .map(|place| Alternative { position_m: place.position_m.into(), probability: place.probability })
-        .collect()
+/// When the reports behind a fix were received, nanoseconds since the Unix epoch.
+#[derive(Debug, Clone, Default)]
+pub struct ReportArrivals {
+    pub first_ns: u64,
+    pub last_ns: u64,
+    /// Size of all reports.
+    pub bytes: u64,
+    /// Node, its times and the arrival of each report whose node knows the intended transmission.
+    pub reports: Vec<(usize, Times, u64)>,
+}
+
+/// Time from one instant to another; zero if the clocks of two hosts disagree about the order.
+pub fn milliseconds(from_ns: u64, to_ns: u64) -> f64 {
+    to_ns.saturating_sub(from_ns) as f64 * 1e-6
 }
 
 impl FixRecord {
-    /// The record of a solved frame, before timing and truth.
+    /// The record of a solved frame, before [`Self::complete`].
     pub fn new(
         frame: FrameId,
         blocks: &FrameBlocks,
@@ -144,10 +147,7 @@ impl FixRecord {
         let table = |value: &dyn Fn(usize, usize) -> Option<f64>| -> Vec<Vec<Option<f64>>> {
             (0..count).map(|l| (0..count).map(|k| value(l, k)).collect()).collect()
         };
-        let missing: Vec<(usize, usize)> = (0..count * count)
-            .map(|path| (path / count, path % count))
-            .filter(|&(l, k)| path(l, k).is_none())
-            .collect();
+        let missing = missing_paths(blocks);
         let nodes: Vec<usize> = (0..count).filter(|&l| (0..count).any(|k| path(l, k).is_some())).collect();
         let fix = outcome.as_ref().ok();
         let staged = fix.and_then(|fused| fused.three_stage.as_ref());
@@ -159,7 +159,7 @@ impl FixRecord {
         cautions
             .extend((0..count).filter(|l| !nodes.contains(l)).map(|l| format!("node {l} did not report")));
         let incomplete = missing.len() > count * (count - nodes.len());
-        cautions.extend(incomplete.then(|| "some blocks of a reporting node are missing".to_owned()));
+        cautions.extend(incomplete.then(|| "some paths of a reporting node are missing".to_owned()));
         let status = match fix {
             None => Status::Unobservable,
             Some(fix) => match Status::with_cautions(&fix.cautions) {
@@ -167,6 +167,10 @@ impl FixRecord {
                 status => status,
             },
         };
+        let alternatives = fix
+            .into_iter()
+            .flat_map(|fix| &fix.alternatives)
+            .map(|other| Alternative { position_m: other.position_m.into(), probability: other.probability });
         Self {
             frame: frame.frame,
             status: status.to_string(),
@@ -183,7 +187,7 @@ impl FixRecord {
             missing,
             excluded: fix.map(|fix| fix.excluded.clone()).unwrap_or_default(),
             cautions,
-            alternatives: fix.map(alternatives).unwrap_or_default(),
+            alternatives: alternatives.collect(),
             angle_rad: (0..count).map(|k| angles.and_then(|a| a.irs[k].angle_rad)).collect(),
             bearing_rad: (0..count)
                 .map(|k| measurements.and_then(|m| m.bearing(k)).map(|b| b.bearing_rad))
@@ -200,7 +204,24 @@ impl FixRecord {
         }
     }
 
-    /// The frame that it belongs to.
+    /// Adds what is known when the fix is published at `time_ns`: the truth, and the latencies of received reports.
+    pub fn complete(&mut self, time_ns: u64, arrivals: Option<ReportArrivals>, truth: Option<Truth>) {
+        self.truth = truth;
+        let timing = &mut self.timing;
+        timing.time_ns = time_ns;
+        let Some(arrivals) = arrivals else { return };
+        timing.assemble_ms = milliseconds(arrivals.first_ns, arrivals.last_ns);
+        timing.fusion_ms = milliseconds(arrivals.last_ns, time_ns);
+        timing.wire_bytes = arrivals.bytes;
+        for (node, times, arrived_ns) in arrivals.reports {
+            timing.nodes.push(node);
+            timing.emit_ms.push(milliseconds(times.intended_ns, times.received_ns));
+            timing.filter_ms.push(milliseconds(times.received_ns, times.filtered_ns));
+            timing.wire_ms.push(milliseconds(times.sent_ns, arrived_ns));
+            timing.total_ms = Some(milliseconds(times.intended_ns, time_ns));
+        }
+    }
+
     pub fn frame_id(&self) -> FrameId {
         FrameId { run: self.timing.run, frame: self.frame }
     }

@@ -1,17 +1,18 @@
-//! The slow side of publishing: the fix log and the figures of error, which want the truth of every fix.
+//! The slow part of publishing: the fix log and the error statistics, which need the truth of every fix.
 //!
-//! A thread of its own takes fixes that are out already. One whose truth is on its way waits in a room bounded by
-//! count and time, and those behind it with it, so that the log keeps the order of the fixes. Watchers wait for
-//! nothing here.
+//! Runs on its own thread and takes fixes that have been published. A fix whose truth has not arrived yet waits in a
+//! queue bounded in length and time, and the fixes after it wait with it, so that the log keeps their order. Watchers
+//! do not wait for the journal.
 
 use std::collections::VecDeque;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use model::System;
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use crate::basis::Basis;
 use crate::fix::FixRecord;
@@ -21,61 +22,57 @@ use crate::truth::{TruthStore, judge};
 /// Fixes that may wait for their truth.
 const MOST_WAITING: usize = 1024;
 
-/// How often waiting fixes are looked at.
+/// How often waiting fixes are checked.
 const TICK: Duration = Duration::from_millis(5);
 
-/// A fix that is out, with the data that it was made of.
+/// A published fix with the data that it was made from.
 #[derive(Debug)]
-pub struct Entry {
-    /// The fix, with its truth where that was known in time.
+pub struct PublishedFix {
     pub record: Arc<FixRecord>,
-    /// What it was made of.
     pub basis: Basis,
 }
 
-/// Writes down fixes once they can be judged.
 pub struct Journal<W> {
-    /// What the bounds are computed from.
     pub system: Arc<System>,
-    /// Where the truth comes.
     pub truth: TruthStore,
-    /// One JSON line per fix.
+    /// Receives one JSON line per fix.
     pub log: Option<W>,
-    /// Error and latency.
+    /// Cancelled when the reader of the log has left.
+    pub stop: CancellationToken,
     pub statistics: Arc<Mutex<Statistics>>,
-    /// The latest fix, told again when its truth comes after it.
+    /// The latest fix, sent again if its truth arrives after it.
     pub latest: Arc<watch::Sender<Option<Arc<FixRecord>>>>,
-    /// Longest wait for a truth that is on its way.
+    /// Longest wait for a truth that may still arrive.
     pub patience: Duration,
 }
 
 impl<W: Write> Journal<W> {
-    /// Takes fixes until their sender is gone and none waits.
-    pub fn run(mut self, entries: &Receiver<Entry>) -> std::io::Result<()> {
+    /// Takes fixes until their sender is dropped and none waits.
+    pub fn run(mut self, fixes: &Receiver<PublishedFix>) -> std::io::Result<()> {
         let mut room = WaitingRoom::new(MOST_WAITING, self.patience);
         let mut open = true;
-        while open || !room.is_empty() {
-            // Nothing is late while nobody waits.
-            let tick = if room.is_empty() { Duration::from_secs(1) } else { TICK };
-            match entries.recv_timeout(tick) {
-                Ok(entry) => room.enter(entry, Instant::now()),
+        while open || !room.queue.is_empty() {
+            // No fix can be overdue while none waits.
+            let tick = if room.queue.is_empty() { Duration::from_secs(1) } else { TICK };
+            match fixes.recv_timeout(tick) {
+                Ok(fix) => room.enter(fix, Instant::now()),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) if open => open = false,
                 Err(RecvTimeoutError::Disconnected) => std::thread::sleep(TICK),
             }
             let truth = self.truth.clone();
-            let coming = |entry: &Entry| {
-                let frame = entry.record.frame_id();
-                entry.record.truth.is_none() && truth.get(frame).is_none() && truth.may_come(frame)
+            let coming = |fix: &PublishedFix| {
+                let frame = fix.record.frame_id();
+                fix.record.truth.is_none() && truth.get(frame).is_none() && truth.may_come(frame)
             };
-            while let Some(entry) = room.leave(Instant::now(), coming) {
-                self.write(entry)?;
+            while let Some(fix) = room.leave(Instant::now(), coming) {
+                self.write(fix)?;
             }
         }
         self.log.as_mut().map_or(Ok(()), Write::flush)
     }
 
-    fn write(&mut self, Entry { mut record, basis }: Entry) -> std::io::Result<()> {
+    fn write(&mut self, PublishedFix { mut record, basis }: PublishedFix) -> std::io::Result<()> {
         if record.truth.is_none()
             && let Some(truth) = judge(&record, &basis, &self.system, &self.truth)
         {
@@ -91,16 +88,24 @@ impl<W: Write> Journal<W> {
         }
         let frames = basis.frames.len();
         self.statistics.lock().unwrap_or_else(PoisonError::into_inner).record(&record, frames);
-        if let Some(log) = &mut self.log {
-            serde_json::to_writer(&mut *log, &*record)?;
-            log.write_all(b"\n")?;
-            log.flush()?;
+        match self.log.as_mut().map_or(Ok(()), |log| write_line(log, &record)) {
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => {
+                self.log = None;
+                self.stop.cancel();
+                Ok(())
+            }
+            written => written,
         }
-        Ok(())
     }
 }
 
-/// A queue whose first may be kept waiting for a while. Time is passed in.
+fn write_line(log: &mut impl Write, record: &FixRecord) -> std::io::Result<()> {
+    serde_json::to_writer(&mut *log, record)?;
+    log.write_all(b"\n")?;
+    log.flush()
+}
+
+/// A queue whose first item may be held back for a while. Time is passed in.
 #[derive(Debug)]
 struct WaitingRoom<T> {
     queue: VecDeque<(Instant, T)>,
@@ -113,15 +118,12 @@ impl<T> WaitingRoom<T> {
         Self { queue: VecDeque::new(), most, patience }
     }
 
-    fn is_empty(&self) -> bool {
-        self.queue.is_empty()
-    }
-
     fn enter(&mut self, item: T, now: Instant) {
         self.queue.push_back((now, item));
     }
 
-    /// The first, unless what it waits for is still coming, it has not waited long, and there is room for others.
+    /// The first item, unless what it waits for is still coming, it has waited less than `patience`, and at most `most`
+    /// items wait.
     fn leave(&mut self, now: Instant, coming: impl Fn(&T) -> bool) -> Option<T> {
         let (since, first) = self.queue.front()?;
         let waits = coming(first) && now - *since < self.patience && self.queue.len() <= self.most;

@@ -1,33 +1,31 @@
-//! Every block accounted for.
+//! Accounts for every path that the nodes report.
 //!
-//! For each node: blocks sent (as the node counts) = fused + late + duplicate + dropped + in flight (as the
-//! fusion center counts). What does not balance is `unaccounted`; it is above zero while a report is on the
-//! way again after a broken connection, and zero once all has come to rest. A node that is started anew
-//! begins a new account; the accounts of its former lives stay in the sums.
+//! For each node: paths sent (as the node counts) = fused + late + duplicate + dropped + in flight (as the
+//! fusion center counts). The difference is `unaccounted`; it is above zero while a report is sent
+//! again after a broken connection, and zero once nothing is in flight. A node that is restarted
+//! begins a new account; the accounts of its earlier processes stay in the sums.
 
 use serde::Serialize;
 
-/// What became of blocks.
+/// Numbers of paths by what became of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Fates {
-    /// Went into a solve.
+    /// Used in a fix.
     pub fused: u64,
-    /// Came after their frame was closed.
+    /// Received after their frame was closed.
     pub late: u64,
-    /// Came twice without need.
+    /// Received twice although the connection did not break.
     pub duplicate: u64,
     /// Shed under overload or refused as invalid.
     pub dropped: u64,
 }
 
 impl Fates {
-    /// All blocks.
     pub fn total(&self) -> u64 {
         self.fused + self.late + self.duplicate + self.dropped
     }
 
-    /// Adds another count.
-    pub fn add(&mut self, other: Self) {
+    fn add(&mut self, other: Self) {
         self.fused += other.fused;
         self.late += other.late;
         self.duplicate += other.duplicate;
@@ -35,93 +33,89 @@ impl Fates {
     }
 }
 
-/// The account of one life of a node.
+/// What a process of a node has declared.
 #[derive(Debug, Clone, Default)]
-struct Life {
+struct Declared {
     sent: u64,
     dropped_at_node: u64,
 }
 
-/// The account of one node.
 #[derive(Debug, Clone, Default)]
 struct Account {
-    past: Life,
-    present: Life,
+    /// Sum over earlier processes.
+    past: Declared,
+    present: Declared,
     incarnation: String,
     fates: Fates,
     in_flight: u64,
     repeated: u64,
 }
 
-/// The account of a node, summed up.
+/// The account of a node, in numbers of paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Balance {
-    /// As the node counts.
+    /// As counted by the node.
     pub sent: u64,
     /// Dropped by the node before sending.
     pub dropped_at_node: u64,
-    /// What became of them.
     #[serde(flatten)]
     pub fates: Fates,
     /// Received, not yet decided.
     pub in_flight: u64,
-    /// Came again after a broken connection; their first arrival is what counts.
+    /// Received again after a broken connection; `fates` counts their first arrival.
     pub repeated: u64,
-    /// What does not balance.
+    /// `sent` minus `fates` minus `in_flight`.
     pub unaccounted: i64,
 }
 
-/// The accounts of all nodes.
 #[derive(Debug, Clone)]
 pub struct Ledger {
     accounts: Vec<Account>,
 }
 
 impl Ledger {
-    /// Empty accounts.
     pub fn new(irs_count: usize) -> Self {
         Self { accounts: vec![Account::default(); irs_count] }
     }
 
-    /// A node registered; a new incarnation begins a new account.
+    /// A node has registered; a new incarnation begins a new account.
     pub fn open(&mut self, node: usize, incarnation: &str) {
         let account = &mut self.accounts[node];
         if account.incarnation != incarnation || incarnation.is_empty() {
             account.past.sent += account.present.sent;
             account.past.dropped_at_node += account.present.dropped_at_node;
-            account.present = Life::default();
+            account.present = Declared::default();
             account.incarnation = incarnation.to_owned();
         }
     }
 
-    /// The node says how much it has sent and dropped so far.
+    /// The node has declared how many paths it has sent and dropped so far.
     pub fn declare(&mut self, node: usize, sent: u64, dropped: u64) {
         let present = &mut self.accounts[node].present;
         present.sent = present.sent.max(sent);
         present.dropped_at_node = present.dropped_at_node.max(dropped);
     }
 
-    /// Blocks came and wait for their fate.
-    pub fn receive(&mut self, node: usize, blocks: u64) {
-        self.accounts[node].in_flight += blocks;
+    /// Paths were received whose fate is not decided yet.
+    pub fn receive(&mut self, node: usize, paths: u64) {
+        self.accounts[node].in_flight += paths;
     }
 
-    /// Blocks that waited met their fate.
+    /// The fate of received paths is decided.
     pub fn settle(&mut self, node: usize, fates: Fates) {
         let account = &mut self.accounts[node];
         account.in_flight = account.in_flight.saturating_sub(fates.total());
         account.fates.add(fates);
     }
 
-    /// Blocks that were received had come before: they leave the account as they entered it.
-    pub fn repeat(&mut self, node: usize, blocks: u64) {
+    /// Received paths turned out to have been received before.
+    pub fn repeat(&mut self, node: usize, paths: u64) {
         let account = &mut self.accounts[node];
-        account.in_flight = account.in_flight.saturating_sub(blocks);
-        account.repeated += blocks;
+        account.in_flight = account.in_flight.saturating_sub(paths);
+        account.repeated += paths;
     }
 
-    /// The balance of a node.
-    pub fn balance(&self, node: usize) -> Balance {
+    fn balance(&self, node: usize) -> Balance {
         let account = &self.accounts[node];
         let sent = account.past.sent + account.present.sent;
         Balance {
@@ -134,7 +128,6 @@ impl Ledger {
         }
     }
 
-    /// All balances.
     pub fn balances(&self) -> Vec<Balance> {
         (0..self.accounts.len()).map(|node| self.balance(node)).collect()
     }
@@ -205,7 +198,7 @@ mod tests {
         };
         let second = Balance { sent: 2, dropped_at_node: 1, unaccounted: 2, ..Balance::default() };
         assert_eq!(ledger.balances(), [first, second]);
-        // More fates than blocks: nothing is in flight, and what is too much shows.
+        // More fates than paths: nothing is in flight, and the excess is unaccounted.
         ledger.settle(1, Fates { fused: 5, ..Fates::default() });
         assert_eq!((ledger.balance(1).in_flight, ledger.balance(1).unaccounted), (0, -3));
     }

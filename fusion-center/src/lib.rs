@@ -1,36 +1,37 @@
-//! The fusion center: assembles the blocks of all nodes, solves, locates, publishes fixes.
+//! The fusion center: assembles the paths that all nodes report, estimates positions from them, publishes fixes.
 //!
 //! ```text
 //! service -> engine -> assembler -> pool (solve) -> engine -> publish -> watchers, journal (log, statistics)
-//!               |                                      ^
-//!             node_table: registry, ledger               truth (display only)
+//!               |                                                ^
+//!          node_table: registry, ledger                        truth (display only)
 //! ```
 
-pub mod assembler;
-pub mod basis;
-pub mod dashboard;
-pub mod engine;
+mod assembler;
+mod basis;
+mod dashboard;
+mod engine;
 pub mod fix;
-pub mod journal;
+mod journal;
 pub mod ledger;
 pub mod load;
 mod low_priority;
 pub mod method;
-pub mod node_table;
-pub mod options;
-pub mod pool;
-pub mod progress;
-pub mod publish;
-pub mod recording;
-pub mod registry;
+mod node_table;
+mod options;
+mod pool;
+mod progress;
+mod publish;
+mod recording;
+mod registry;
 pub mod replay;
-pub mod reply;
+mod reply;
 mod run;
-pub mod service;
+mod service;
 pub mod solve;
 pub mod statistics;
-pub mod truth;
+mod truth;
 mod wire;
 
 pub use options::FusionOptions;
-pub use run::{FusionSummary, Listeners, RunError, main, run};
+pub use publish::is_stdout;
+pub use run::{FusionListeners, FusionSummary, main, run, run_with};

@@ -1,8 +1,8 @@
-//! How much work waits, and when that is too much. Pure: time is passed in.
+//! Detects overload. Pure: time is passed in.
 //!
 //! The fusion center is overloaded while it sheds frames, or while the oldest frame that waits for a solver is older than
-//! [`OVERLOAD_AGE_MS`]. That is said when it begins, then at most every [`NOTICE_INTERVAL_MS`] with the counts since,
-//! and when it is over.
+//! [`OVERLOAD_AGE_MS`]. A notice is given when an overload begins, then at most every `NOTICE_INTERVAL_MS` with the
+//! counts since the last, and when it is over.
 
 use serde::Serialize;
 
@@ -10,68 +10,48 @@ use serde::Serialize;
 pub const OVERLOAD_AGE_MS: u64 = 500;
 
 /// Least time between two notices of one overload.
-pub const NOTICE_INTERVAL_MS: u64 = 5000;
+const NOTICE_INTERVAL_MS: u64 = 5000;
 
 /// Frames on their way through the solvers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Load {
-    /// Frames that were closed with enough blocks to be solved.
+    /// Frames that were closed with enough paths to be solved.
     pub frames_offered: u64,
     /// Of these, shed under overload.
     pub frames_shed: u64,
     /// Frames that wait for a solver now.
     pub frames_waiting: u64,
-    /// How long the oldest of them has.
+    /// Age of the oldest of these.
     pub oldest_waiting_ms: u64,
-    /// Most that have waited at once.
+    /// Maximum of `frames_waiting`.
     pub most_frames_waiting: u64,
-    /// Longest that one has.
+    /// Maximum of `oldest_waiting_ms`.
     pub longest_waiting_ms: u64,
-    /// Whether more comes than can be solved.
     pub overloaded: bool,
 }
 
-/// What is worth a line in the log.
+/// A change of the load that is worth logging.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LoadNotice {
-    /// Overloaded; so many frames were offered and shed since the last notice.
+    /// Frames offered and shed since the last notice.
     Overloaded {
-        /// Offered since.
         offered: u64,
-        /// Shed since.
         shed: u64,
     },
-    /// No longer.
     Recovered,
 }
 
-/// Watches the load.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LoadMonitor {
-    load: Load,
-    /// Frames that had been shed at the last look.
+    pub load: Load,
+    /// Frames that had been shed at the last observation.
     seen_shed: u64,
     /// The last notice of this overload: its time, and the load then.
     noticed: Option<(u64, Load)>,
 }
 
 impl LoadMonitor {
-    /// How things stand.
-    pub fn load(&self) -> Load {
-        self.load
-    }
-
-    /// A frame came that can be solved.
-    pub fn offered(&mut self) {
-        self.load.frames_offered += 1;
-    }
-
-    /// A waiting frame was shed.
-    pub fn shed(&mut self) {
-        self.load.frames_shed += 1;
-    }
-
-    /// So many frames wait; the oldest since `oldest_ns`.
+    /// Updates the load: `waiting` frames wait for a solver, the oldest since `oldest_ns`.
     pub fn observe(&mut self, now_ns: u64, waiting: usize, oldest_ns: Option<u64>) -> Option<LoadNotice> {
         let load = &mut self.load;
         load.frames_waiting = waiting as u64;
@@ -80,7 +60,7 @@ impl LoadMonitor {
         load.longest_waiting_ms = load.longest_waiting_ms.max(load.oldest_waiting_ms);
         let shedding = load.frames_shed > self.seen_shed;
         self.seen_shed = load.frames_shed;
-        // Who has just shed a frame has a full queue: that is over once the queue is empty.
+        // The queue is full when a frame is shed: the overload lasts until it is empty.
         let still = load.overloaded && load.frames_waiting > 0;
         load.overloaded = shedding || still || load.oldest_waiting_ms >= OVERLOAD_AGE_MS;
         self.notice(now_ns)
@@ -112,26 +92,26 @@ mod tests {
     #[test]
     fn overload_is_said_when_it_begins_at_a_pace_and_when_it_is_over() {
         let mut monitor = LoadMonitor::default();
-        (0..10).for_each(|_| monitor.offered());
+        (0..10).for_each(|_| monitor.load.frames_offered += 1);
         assert_eq!(monitor.observe(1000 * MS, 3, Some(600 * MS)), None, "400 ms are no overload");
         assert_eq!(
             monitor.observe(1200 * MS, 4, Some(600 * MS)),
             Some(LoadNotice::Overloaded { offered: 10, shed: 0 })
         );
         for frame in 0..100 {
-            monitor.offered();
-            monitor.shed();
+            monitor.load.frames_offered += 1;
+            monitor.load.frames_shed += 1;
             assert_eq!(monitor.observe((1300 + frame) * MS, 8, Some(700 * MS)), None, "once, not per frame");
         }
         assert_eq!(
             monitor.observe(6300 * MS, 8, Some(5000 * MS)),
             Some(LoadNotice::Overloaded { offered: 100, shed: 100 })
         );
-        assert!(monitor.load().overloaded);
+        assert!(monitor.load.overloaded);
         assert_eq!(monitor.observe(6400 * MS, 1, Some(6390 * MS)), None, "the queue is not empty yet");
         assert_eq!(monitor.observe(6500 * MS, 0, None), Some(LoadNotice::Recovered));
         assert_eq!(monitor.observe(6600 * MS, 0, None), None);
-        let load = monitor.load();
+        let load = monitor.load;
         assert_eq!((load.frames_offered, load.frames_shed, load.overloaded), (110, 100, false));
         assert_eq!((load.most_frames_waiting, load.longest_waiting_ms), (8, 1300));
     }
@@ -139,8 +119,8 @@ mod tests {
     #[test]
     fn a_shed_frame_is_overload_however_young_the_rest_is() {
         let mut monitor = LoadMonitor::default();
-        monitor.offered();
-        monitor.shed();
+        monitor.load.frames_offered += 1;
+        monitor.load.frames_shed += 1;
         assert_eq!(monitor.observe(MS, 2, Some(MS)), Some(LoadNotice::Overloaded { offered: 1, shed: 1 }));
     }
 }

@@ -6,16 +6,16 @@ use clap::Parser;
 use settings::Layered;
 use telemetry::exit::parse_arguments;
 
-/// Assembles the blocks of all nodes, solves the joint angles, locates, publishes fixes.
+/// Assembles the reports of all nodes, estimates the target's position and publishes fixes.
 #[derive(Debug, Parser)]
 #[command(name = "fusion-center", version)]
-struct Arguments {
+struct FusionCommand {
     #[command(flatten)]
     layered: Layered<hyloc_fusion_center::FusionOptions>,
 }
 
 fn main() -> ExitCode {
-    match parse_arguments::<Arguments>() {
+    match parse_arguments::<FusionCommand>() {
         Ok(arguments) => hyloc_fusion_center::main(&arguments.layered),
         Err(code) => code,
     }

@@ -1,4 +1,4 @@
-//! How frames are turned into fixes: the settings that a recording must hold to be replayed.
+//! How frames become fixes: the settings that a recording must contain to be replayed.
 
 use estimation::direct::{Combination, DirectSettings};
 use estimation::fusion::{BatchSettings, FusionSettings, Method, PayloadKind};
@@ -10,20 +10,19 @@ use settings::check::{Checked, named, within};
 /// Longest batch of frames.
 pub const MOST_FRAMES: usize = 64;
 
-/// The method and its settings.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields, default)]
 pub struct MethodSettings {
     /// How frames become fixes: three-stage, direct, or auto (three-stage where that is safe).
     #[arg(long, default_value = "auto", value_parser = method)]
     pub method: Method,
-    /// Share of frames without a target in which a fix may be claimed.
+    /// Probability of a false alarm: the share of frames without a target that may give a fix.
     #[arg(long, value_name = "P", default_value = "0.0005", value_parser = within(1e-12, 1.0))]
     pub false_alarm_probability: f64,
-    /// Frames that the direct method takes together, the last one's fix being made.
+    /// Frames that the direct method combines to estimate the position in the last of them.
     #[arg(long, value_name = "F", default_value = "1", value_parser = within(1, MOST_FRAMES))]
     pub batch_frames: usize,
-    /// How they add up: non-coherent, or coherent where path phases hold over the batch.
+    /// How frames are combined: non-coherent, or coherent if path phases are constant over the batch.
     #[arg(long, value_name = "HOW", default_value = "non-coherent",
           value_parser = named::<Combination>("non-coherent or coherent"))]
     pub batch_combination: Combination,
@@ -51,16 +50,15 @@ impl Default for MethodSettings {
 }
 
 impl MethodSettings {
-    /// What nodes are asked to send. Blocks serve the three stages, and direct fixes from 45 dBm at Table I on; below
-    /// that, spectra keep what a block's delay has missed, which is why those who ask for direct fixes or batches get
-    /// them. Eight bits per real cost nothing that shows.
+    /// What nodes are asked to send. Blocks are sufficient for the three stages, and for direct fixes from 45 dBm at
+    /// Table I; below that, spectra retain signal that a block loses when its delay is wrong, so that direct fixes and
+    /// batches use them. Eight bits per real number cause no measurable loss.
     pub fn payload(&self) -> PayloadFormat {
         let spectra = self.method == Method::Direct || self.batch_frames > 1;
         let kind = if spectra { PayloadKind::Spectrum } else { PayloadKind::Block };
         PayloadFormat { kind, precision: Precision::Q8 }
     }
 
-    /// As the fuser takes them.
     pub fn fusion(&self) -> FusionSettings {
         let direct = DirectSettings {
             false_alarm_probability: self.false_alarm_probability,

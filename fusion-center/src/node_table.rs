@@ -1,4 +1,4 @@
-//! What the process knows of its nodes: registry, ledger, counters, metrics. Shared, cheap to clone.
+//! The state of the nodes: registry, ledger, counters, metrics. Shared, cheap to clone.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -13,46 +13,44 @@ use crate::registry::{Application, RegistrationError, Registry};
 /// Counts that belong to no single node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 pub struct Counts {
-    /// Frames on their way through the solvers.
     #[serde(flatten)]
     pub load: Load,
     /// Frames that too few nodes reported.
     pub frames_minority: u64,
-    /// Frame numbers refused because they lie too far ahead of what a majority of the nodes reports.
+    /// Frames refused because they are too far ahead of what a majority of the nodes reports.
     pub frames_ahead: u64,
-    /// Reports refused whole: not a report, too large, past the credit, no session.
+    /// Reports refused as a whole: malformed, too large, beyond the credit, without a session.
     pub refused_reports: u64,
 }
 
-/// A node as it is told.
+/// The published state of a node.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct NodeView {
-    /// Its index.
     pub index: usize,
-    /// Its identity; empty if none has registered.
+    /// Empty if no node has registered.
     pub identity: String,
-    /// Whether its stream is up.
+    /// Whether its report stream is open.
     pub connected: bool,
-    /// The last frame that it reported.
     pub last_frame: Option<u64>,
-    /// When that came, nanoseconds since the Unix epoch.
+    /// Arrival of the last report, nanoseconds since the Unix epoch.
     pub last_report_ns: Option<u64>,
-    /// Its account.
     #[serde(flatten)]
     pub balance: Balance,
 }
 
 #[derive(Debug)]
-struct State {
+struct NodeTableState {
     registry: Registry,
     ledger: Ledger,
     counts: Counts,
     monitor: LoadMonitor,
+    /// Number and arrival of the last frame that each node reported.
     last: Vec<Option<(u64, u64)>>,
 }
 
+/// Metrics of one node.
 #[derive(Debug)]
-struct NodeMetrics {
+struct FateMetrics {
     fused: Counter,
     late: Counter,
     duplicate: Counter,
@@ -61,8 +59,8 @@ struct NodeMetrics {
 }
 
 #[derive(Debug)]
-struct Instruments {
-    nodes: Vec<NodeMetrics>,
+struct FusionMetrics {
+    nodes: Vec<FateMetrics>,
     offered: Counter,
     shed: Counter,
     ahead: Counter,
@@ -72,71 +70,65 @@ struct Instruments {
     oldest_waiting: Gauge,
 }
 
-/// See the module.
-#[derive(Debug, Clone)]
-pub struct NodeTable {
-    state: Arc<Mutex<State>>,
-    instruments: Arc<Instruments>,
-}
-
-impl NodeTable {
-    /// Empty books.
-    pub fn new(registry: Registry, irs_count: usize, metrics: &Metrics) -> Self {
-        let blocks = "Blocks by node and fate.";
+impl FusionMetrics {
+    fn new(irs_count: usize, metrics: &Metrics) -> Self {
+        let counter = |name, help| metrics.counter(name, help, &[]);
+        let gauge = |name, help| metrics.gauge(name, help, &[]);
         let node = |index: usize| {
             let index = index.to_string();
             let fate = |fate: &str| {
-                metrics.counter("hyloc_blocks_total", blocks, &[("node", &index), ("fate", fate)])
+                let labels = [("node", index.as_str()), ("fate", fate)];
+                metrics.counter("hyloc_blocks_total", "Paths by node and fate.", &labels)
             };
-            NodeMetrics {
+            let (help, labels) = ("Whether a node's stream is up.", [("node", index.as_str())]);
+            FateMetrics {
                 fused: fate("fused"),
                 late: fate("late"),
                 duplicate: fate("duplicate"),
                 dropped: fate("dropped"),
-                connected: metrics.gauge(
-                    "hyloc_node_connected",
-                    "Whether a node's stream is up.",
-                    &[("node", &index)],
-                ),
+                connected: metrics.gauge("hyloc_node_connected", help, &labels),
             }
         };
-        let instruments = Instruments {
+        Self {
             nodes: (0..irs_count).map(node).collect(),
-            offered: metrics.counter(
-                "hyloc_frames_offered_total",
-                "Frames with enough blocks to be solved.",
-                &[],
-            ),
-            shed: metrics.counter("hyloc_frames_shed_total", "Frames shed under overload.", &[]),
-            ahead: metrics.counter(
-                "hyloc_frames_ahead_total",
-                "Frame numbers refused: too far ahead of the other nodes.",
-                &[],
-            ),
-            refused: metrics.counter("hyloc_reports_refused_total", "Reports refused whole.", &[]),
-            open_frames: metrics.gauge("hyloc_frames_open", "Frames that wait for blocks.", &[]),
-            waiting_frames: metrics.gauge("hyloc_frames_waiting", "Frames that wait for a solver.", &[]),
-            oldest_waiting: metrics.gauge(
+            offered: counter("hyloc_frames_offered_total", "Frames with enough paths to be solved."),
+            shed: counter("hyloc_frames_shed_total", "Frames shed under overload."),
+            ahead: counter("hyloc_frames_ahead_total", "Frames refused: too far ahead of the other nodes."),
+            refused: counter("hyloc_reports_refused_total", "Reports refused as a whole."),
+            open_frames: gauge("hyloc_frames_open", "Frames that wait for paths."),
+            waiting_frames: gauge("hyloc_frames_waiting", "Frames that wait for a solver."),
+            oldest_waiting: gauge(
                 "hyloc_oldest_waiting_seconds",
-                "How long the oldest frame that waits for a solver has waited.",
-                &[],
+                "Age of the oldest frame that waits for a solver.",
             ),
-        };
-        let state = State {
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+pub struct NodeTable {
+    state: Arc<Mutex<NodeTableState>>,
+    metrics: Arc<FusionMetrics>,
+}
+
+impl NodeTable {
+    pub fn new(registry: Registry, irs_count: usize, metrics: &Metrics) -> Self {
+        let state = NodeTableState {
             registry,
             ledger: Ledger::new(irs_count),
             counts: Counts::default(),
             monitor: LoadMonitor::default(),
             last: vec![None; irs_count],
         };
-        Self { state: Arc::new(Mutex::new(state)), instruments: Arc::new(instruments) }
+        let metrics = Arc::new(FusionMetrics::new(irs_count, metrics));
+        Self { state: Arc::new(Mutex::new(state)), metrics }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, NodeTableState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Registers a node and opens its account.
+    /// Registers a node and opens its account; returns index and session.
     pub fn register(&self, application: &Application) -> Result<(usize, String), RegistrationError> {
         let mut state = self.state();
         let (index, session) = state.registry.register(application)?;
@@ -144,72 +136,69 @@ impl NodeTable {
         Ok((index, session))
     }
 
-    /// A session opens its stream: its index, if it is known.
+    /// A session opens its stream: returns its index, if the session is known.
     pub fn connect(&self, session: &str) -> Option<usize> {
         let index = self.state().registry.connect(session)?;
-        self.instruments.nodes[index].connected.set(1.0);
+        self.metrics.nodes[index].connected.set(1.0);
         Some(index)
     }
 
-    /// A stream ended; whether it was the node's current one.
+    /// A stream has ended; returns whether it was the node's current one.
     pub fn disconnect(&self, session: &str, index: usize) -> bool {
         let current = self.state().registry.disconnect(session);
         if current {
-            self.instruments.nodes[index].connected.set(0.0);
+            self.metrics.nodes[index].connected.set(0.0);
         }
         current
     }
 
-    /// Whether a session is its index's current one.
+    /// Whether a session is the current one of its index.
     pub fn is_current(&self, session: &str) -> bool {
         self.state().registry.is_current(session)
     }
 
-    /// A checked report came in with this many blocks.
-    pub fn received(&self, node: usize, report: &Report, blocks: u64) {
+    /// A checked report was received with this many paths.
+    pub fn received(&self, node: usize, report: &Report, paths: u64) {
         let mut state = self.state();
         state.ledger.declare(node, report.blocks_sent, report.blocks_dropped);
-        state.ledger.receive(node, blocks);
+        state.ledger.receive(node, paths);
         state.last[node] = Some((report.frame.frame, proto::clock::unix_time_ns()));
     }
 
-    /// The fate of blocks is decided.
+    /// The fate of paths is decided.
     pub fn settled(&self, node: usize, fates: Fates, repeated: u64) {
-        let metrics = &self.instruments.nodes[node];
-        metrics.fused.add(fates.fused);
-        metrics.late.add(fates.late);
-        metrics.duplicate.add(fates.duplicate);
-        metrics.dropped.add(fates.dropped);
+        let metrics = &self.metrics.nodes[node];
+        metrics.fused.inc_by(fates.fused);
+        metrics.late.inc_by(fates.late);
+        metrics.duplicate.inc_by(fates.duplicate);
+        metrics.dropped.inc_by(fates.dropped);
         let mut state = self.state();
         state.ledger.settle(node, fates);
         state.ledger.repeat(node, repeated);
     }
 
-    /// A report was refused whole.
+    /// A report was refused as a whole.
     pub fn refused(&self) {
-        self.instruments.refused.increment();
+        self.metrics.refused.inc();
         self.state().counts.refused_reports += 1;
     }
 
-    /// A report of a node was refused whole, with this many blocks.
-    pub fn refused_blocks(&self, node: usize, blocks: u64) {
+    /// A report of a node was refused as a whole, with this many paths.
+    pub fn refused_paths(&self, node: usize, paths: u64) {
         self.refused();
-        self.instruments.nodes[node].dropped.add(blocks);
-        let mut state = self.state();
-        state.ledger.receive(node, blocks);
-        state.ledger.settle(node, Fates { dropped: blocks, ..Fates::default() });
+        self.state().ledger.receive(node, paths);
+        self.settled(node, Fates { dropped: paths, ..Fates::default() }, 0);
     }
 
-    /// A frame can be solved.
+    /// A frame was closed with enough paths to be solved.
     pub fn offered(&self) {
-        self.instruments.offered.increment();
-        self.state().monitor.offered();
+        self.metrics.offered.inc();
+        self.state().monitor.load.frames_offered += 1;
     }
 
-    /// A frame was shed.
     pub fn shed(&self) {
-        self.instruments.shed.increment();
-        self.state().monitor.shed();
+        self.metrics.shed.inc();
+        self.state().monitor.load.frames_shed += 1;
     }
 
     /// A frame was closed without a quorum.
@@ -217,22 +206,22 @@ impl NodeTable {
         self.state().counts.frames_minority += 1;
     }
 
-    /// A frame number was refused.
+    /// A frame was refused because it is too far ahead.
     pub fn ahead(&self) {
-        self.instruments.ahead.increment();
+        self.metrics.ahead.inc();
         self.state().counts.frames_ahead += 1;
     }
 
-    /// How much is under way: frames that wait for blocks, and for a solver, the oldest of these since `oldest_ns`.
-    /// Overload is said at a pace.
+    /// Updates the load: frames that wait for paths, and for a solver, the oldest of these since `oldest_ns`.
+    /// Overload is logged at a limited rate.
     pub fn load(&self, now_ns: u64, open_frames: usize, waiting_frames: usize, oldest_ns: Option<u64>) {
         let (notice, load) = {
             let monitor = &mut self.state().monitor;
-            (monitor.observe(now_ns, waiting_frames, oldest_ns), monitor.load())
+            (monitor.observe(now_ns, waiting_frames, oldest_ns), monitor.load)
         };
-        self.instruments.open_frames.set(open_frames as f64);
-        self.instruments.waiting_frames.set(waiting_frames as f64);
-        self.instruments.oldest_waiting.set(load.oldest_waiting_ms as f64 * 1e-3);
+        self.metrics.open_frames.set(open_frames as f64);
+        self.metrics.waiting_frames.set(waiting_frames as f64);
+        self.metrics.oldest_waiting.set(load.oldest_waiting_ms as f64 * 1e-3);
         match notice {
             Some(LoadNotice::Overloaded { offered, shed }) => tracing::warn!(
                 offered,
@@ -246,11 +235,10 @@ impl NodeTable {
         }
     }
 
-    /// All nodes.
     pub fn nodes(&self) -> Vec<NodeView> {
         let state = self.state();
         let view = |(index, balance): (usize, Balance)| {
-            let (identity, connected) = state.registry.seat(index);
+            let (identity, connected) = state.registry.holder(index);
             NodeView {
                 index,
                 identity: identity.to_owned(),
@@ -263,9 +251,8 @@ impl NodeTable {
         state.ledger.balances().into_iter().enumerate().map(view).collect()
     }
 
-    /// Counts that belong to no single node.
     pub fn counts(&self) -> Counts {
         let state = self.state();
-        Counts { load: state.monitor.load(), ..state.counts }
+        Counts { load: state.monitor.load, ..state.counts }
     }
 }

@@ -1,4 +1,4 @@
-//! FusionOptions of the fusion center.
+//! The options of the fusion center.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -13,34 +13,29 @@ use crate::dashboard::ControlSettings;
 use crate::engine::EngineSettings;
 use crate::method::MethodSettings;
 
-/// FusionOptions of the fusion center.
 #[derive(Debug, Clone, PartialEq, Args)]
 pub struct FusionOptions {
-    /// Where nodes, simulator and watchers connect (gRPC); port 0 takes a free one.
+    /// Where nodes, simulator and watchers connect (gRPC); port 0 selects a free port.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7400", value_parser = address)]
     pub listen: SocketAddr,
     /// Where /metrics, /health and the API are served (HTTP).
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7401", value_parser = address)]
     pub http_listen: SocketAddr,
-    /// The scenario whose site is used.
     #[command(flatten)]
     pub scenario: ScenarioChoice,
-    /// How frames are put together.
     #[command(flatten)]
     pub engine: EngineSettings,
-    /// Reports that a node may have under way.
+    /// Reports that a node may have in flight.
     #[arg(long, value_name = "N", default_value = "64", value_parser = within::<usize>(1, 256))]
     pub credit: usize,
-    /// File that takes one JSON line per fix.
+    /// File that receives one JSON line per fix; `-` is standard output, and standard error then gets the rest.
     #[arg(long, value_name = "FILE")]
     pub fixes: Option<PathBuf>,
-    /// Directory that takes a recording of the reports, for `hyloc replay`.
+    /// Directory that receives a recording of the reports, for `hyloc replay`.
     #[arg(long, value_name = "DIR")]
     pub record: Option<PathBuf>,
-    /// How frames become fixes.
     #[command(flatten)]
     pub method: MethodSettings,
-    /// What the page may change.
     #[command(flatten)]
     pub control: ControlSettings,
 }
@@ -50,7 +45,7 @@ impl settings::Options for FusionOptions {
 }
 
 impl FusionOptions {
-    /// Loads the site of the scenario; the rest of the scenario is dropped at once.
+    /// Loads the site of the scenario; the rest of the scenario is discarded.
     pub fn load(&self) -> Result<System, SettingsError> {
         if self.method.method == Method::ThreeStage && self.method.batch_frames > 1 {
             let reason = "batch_frames must be 1 with the three-stage method: use auto or direct";

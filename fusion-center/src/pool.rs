@@ -1,4 +1,4 @@
-//! Frames solved off the async threads, several at once, handed back in order.
+//! Solves frames off the async threads, several at once, and returns them in order.
 //!
 //! A frame that finds all workers busy waits; when more wait than the queue holds, the oldest is shed.
 
@@ -9,7 +9,6 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesOrdered;
 use tokio::task::JoinHandle;
 
-/// Runs `work` on jobs.
 pub struct Pool<J, R> {
     work: Arc<dyn Fn(J) -> R + Send + Sync>,
     workers: usize,
@@ -19,7 +18,7 @@ pub struct Pool<J, R> {
 }
 
 impl<J: Send + 'static, R: Send + 'static> Pool<J, R> {
-    /// `workers` jobs at once, `most_waiting` more in the queue.
+    /// A pool that runs `workers` jobs at once and queues at most `most_waiting` more.
     pub fn new(workers: usize, most_waiting: usize, work: impl Fn(J) -> R + Send + Sync + 'static) -> Self {
         Self {
             work: Arc::new(work),
@@ -30,19 +29,17 @@ impl<J: Send + 'static, R: Send + 'static> Pool<J, R> {
         }
     }
 
-    /// Takes a job; gives back the oldest waiting one if there are too many.
+    /// Queues a job; returns the oldest waiting one if there are too many.
     pub fn submit(&mut self, job: J) -> Option<J> {
         self.waiting.push_back(job);
         self.start();
         if self.waiting.len() > self.most_waiting { self.waiting.pop_front() } else { None }
     }
 
-    /// Whether nothing runs or waits.
     pub fn is_idle(&self) -> bool {
         self.running.is_empty() && self.waiting.is_empty()
     }
 
-    /// Jobs that wait.
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
@@ -52,7 +49,7 @@ impl<J: Send + 'static, R: Send + 'static> Pool<J, R> {
         self.waiting.front()
     }
 
-    /// The next result in order; pending for ever when idle. An error means that the work panicked.
+    /// The next result in order; never completes when idle. An error means that the work panicked.
     pub async fn next(&mut self) -> Result<R, tokio::task::JoinError> {
         match self.running.next().await {
             Some(result) => {

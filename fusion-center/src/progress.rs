@@ -1,37 +1,36 @@
-//! How far the nodes have come, and how far a majority of them has.
+//! The progress of each node, and of a majority of them.
 //!
 //! A node's head is the furthest frame that it has reported in its present session. The reach is the frame
-//! that a strict majority of the voters has come to; a voter is a connected node that is not silent. With one
-//! voter that is the node itself, with two it is the one behind: where two disagree there is no majority, and
-//! the one that claims less can do less harm.
+//! that a strict majority of the voters has reached; a voter is a connected node that is not silent. With one
+//! voter it is the head of that node, with two the smaller head: if two disagree there is no majority, and
+//! the smaller frame number closes fewer frames.
 //!
-//! A node is silent when others wait for it and it makes no progress for [`MISSES_UNTIL_SILENT`] of its own pauses
-//! between two reports, or as many deadlines where these are longer: a node that reports at its usual pace
-//! cannot be made silent by another that invents frames. As long as its pace is not known, its pause is taken
+//! A node becomes silent when others wait for it and it makes no progress for [`MISSES_UNTIL_SILENT`] times its own
+//! pause between two reports, or as many deadlines if these are longer: a node that reports at its usual rate
+//! cannot be made silent by another that invents frames. As long as its rate is not known, its pause is taken
 //! to be [`MISSES_UNTIL_SILENT`] deadlines. Pure: time is passed in.
 
 use proto::convert::FrameId;
 
 use crate::assembler::MISSES_UNTIL_SILENT;
 
-/// Frames by which a report may be ahead of the reach. It is the largest credit that can be set: what a node
-/// has under way without a decision never lies further ahead, unless it drops frames or invents them.
+/// Frames by which a report may be ahead of the reach. It is the largest credit that can be set: the reports that a node
+/// has in flight are never further ahead, unless it drops frames or invents them.
 pub const MOST_AHEAD: u64 = 256;
 
 #[derive(Debug, Clone, Default)]
 struct Node {
     connected: bool,
     head: Option<FrameId>,
-    /// When the head last moved.
+    /// When the head last advanced.
     heard_ns: u64,
-    /// Between the last two moves of the head, once it has moved twice.
+    /// Time between the last two advances of the head.
     pause_ns: Option<u64>,
     /// Since when a frame beyond the head is open.
     awaited_ns: Option<u64>,
     silent: bool,
 }
 
-/// See the module.
 #[derive(Debug)]
 pub struct Progress {
     nodes: Vec<Node>,
@@ -39,12 +38,11 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Nobody connected.
     pub fn new(count: usize, deadline_ns: u64) -> Self {
         Self { nodes: vec![Node::default(); count], deadline_ns }
     }
 
-    /// A node came or went. One that comes begins without a head; it does not become audible by that alone.
+    /// A node has connected or disconnected. Connecting clears its head, but does not end its silence.
     pub fn set_connected(&mut self, node: usize, connected: bool) {
         let node = &mut self.nodes[node];
         node.connected = connected;
@@ -53,17 +51,16 @@ impl Progress {
         }
     }
 
-    /// Whether a node is connected.
     pub fn is_connected(&self, node: usize) -> bool {
         self.nodes[node].connected
     }
 
-    /// Nodes that are connected.
+    /// Number of connected nodes.
     pub fn connected(&self) -> usize {
         self.nodes.iter().filter(|node| node.connected).count()
     }
 
-    /// A node reported a frame that is not agreed on yet.
+    /// A node has reported a frame.
     pub fn advance(&mut self, node: usize, frame: FrameId, now_ns: u64) {
         let node = &mut self.nodes[node];
         if node.head >= Some(frame) {
@@ -75,7 +72,7 @@ impl Progress {
         *node = Node { head: Some(frame), heard_ns: now_ns, awaited_ns: None, silent: false, ..node.clone() };
     }
 
-    /// Time has passed, and `furthest` is the furthest open frame.
+    /// Updates which nodes are silent; `furthest` is the furthest open frame.
     pub fn observe(&mut self, furthest: Option<FrameId>, now_ns: u64) {
         for index in 0..self.nodes.len() {
             let node = &mut self.nodes[index];
@@ -88,7 +85,7 @@ impl Progress {
         }
     }
 
-    /// When a voter falls silent if it makes no progress.
+    /// When a voter becomes silent if it makes no progress.
     fn silence_ns(&self, node: usize) -> Option<u64> {
         let node = &self.nodes[node];
         let awaited_ns = node.awaited_ns.filter(|_| node.connected && !node.silent)?;
@@ -97,12 +94,12 @@ impl Progress {
         Some(awaited_ns.saturating_add(self.deadline_ns.max(pause_ns).saturating_mul(misses)))
     }
 
-    /// When the next voter falls silent if none makes progress.
+    /// When the next voter becomes silent if none makes progress.
     pub fn next_silence_ns(&self) -> Option<u64> {
         (0..self.nodes.len()).filter_map(|node| self.silence_ns(node)).min()
     }
 
-    /// The furthest frame that a majority of the voters has come to. Where nobody votes, it is the furthest head.
+    /// The furthest frame that a majority of the voters has reached; without voters, the furthest head.
     pub fn reach(&self) -> Option<FrameId> {
         let voters = self.nodes.iter().filter(|node| node.connected && !node.silent);
         let mut heads: Vec<Option<FrameId>> = voters.map(|node| node.head).collect();
@@ -114,8 +111,7 @@ impl Progress {
     }
 }
 
-/// Whether a frame is of a later run than `reach` or more than [`MOST_AHEAD`] frames beyond it. Before
-/// anything is reached, nothing is far.
+/// Whether a frame is of a later run than `reach` or more than [`MOST_AHEAD`] frames beyond it; false without a reach.
 pub fn is_far(frame: FrameId, reach: Option<FrameId>) -> bool {
     reach.is_some_and(|reach| {
         frame.run > reach.run

@@ -1,25 +1,27 @@
-//! Where fixes go: to watchers at once, then to the journal.
+//! Publishes fixes: to watchers at once, then to the journal.
 //!
-//! Runs on a thread of its own behind a bounded queue. A fix is joined with the truth where that is known already,
-//! stamped, and handed to watchers; nothing is waited for in between, so that the stamp is the moment from which a
-//! subscriber can have it. The [`journal`](crate::journal) then takes its time over log and figures of error.
-//! Watchers get fixes over a broadcast channel; one that does not keep up loses the oldest and slows nobody.
+//! Runs on its own thread behind a bounded queue. A fix is joined with the truth if that is known already, time-stamped,
+//! and sent to watchers; nothing is waited for in between, so that the time stamp is the moment from which a
+//! subscriber can have it. The [`journal`](crate::journal) then writes log and error statistics.
+//! Watchers get fixes over a broadcast channel; one that does not keep up loses the oldest and slows down no other.
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::BufWriter;
+use std::io::{BufWriter, Write, stdout};
 use std::path::Path;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
+use anyhow::{Context, anyhow};
 use model::System;
 use proto::clock::unix_time_ns;
 use tokio::sync::{broadcast, mpsc, watch};
+use tokio_util::sync::CancellationToken;
 
-use crate::basis::Basis;
-use crate::fix::{FixRecord, Timing};
-use crate::journal::{Entry, Journal};
+use crate::fix::{FixRecord, ReportArrivals};
+use crate::journal::{Journal, PublishedFix};
+use crate::solve::Solved;
 use crate::statistics::{Figures, Quantiles, Statistics, Tally};
 use crate::truth::{TruthStore, judge};
 
@@ -29,46 +31,18 @@ const WATCHER_BACKLOG: usize = 256;
 /// Fixes that may wait for the publisher, and for the journal.
 const QUEUE: usize = 256;
 
-/// How long log and figures wait for a truth that is on its way.
+/// How long log and statistics wait for a truth that may still arrive.
 const TRUTH_PATIENCE: Duration = Duration::from_millis(500);
 
-/// A fix on its way out.
+/// A solved frame to be published.
 #[derive(Debug)]
 pub struct Outgoing {
-    /// The fix, or why there is none.
-    pub record: FixRecord,
-    /// The data that it was made of.
-    pub basis: Basis,
-    /// The kind of reason why there is none.
-    pub reason: Option<String>,
-    /// What its latency counts from; a replay has no such times.
-    pub since: Option<Since>,
+    pub solved: Solved,
+    /// None in a replay.
+    pub arrivals: Option<ReportArrivals>,
 }
 
-/// Times that the latency of a fix counts from, nanoseconds since the Unix epoch.
-#[derive(Debug, Clone, Copy)]
-pub struct Since {
-    /// The last needed block was in.
-    pub last_ns: u64,
-    /// The echo frame was due to leave, where a node knows.
-    pub intended_ns: Option<u64>,
-}
-
-impl Since {
-    /// Ends the latencies of a fix at the time when it was out.
-    fn end(self, timing: &mut Timing) {
-        let out_ns = timing.time_ns;
-        timing.fusion_ms = milliseconds(self.last_ns, out_ns);
-        timing.total_ms = self.intended_ns.map(|intended_ns| milliseconds(intended_ns, out_ns));
-    }
-}
-
-/// From one time to another; zero where clocks of two hosts disagree about the order.
-pub fn milliseconds(from_ns: u64, to_ns: u64) -> f64 {
-    to_ns.saturating_sub(from_ns) as f64 * 1e-6
-}
-
-/// Hands out fixes; cheap to clone.
+/// Accepts fixes; cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Publisher {
     queue: mpsc::Sender<Outgoing>,
@@ -79,37 +53,55 @@ pub struct Publisher {
 #[derive(Debug)]
 pub struct PublisherThread {
     publisher: std::thread::JoinHandle<()>,
-    journal: std::thread::JoinHandle<std::io::Result<()>>,
+    journal: std::thread::JoinHandle<anyhow::Result<()>>,
 }
 
 impl PublisherThread {
-    /// Waits until all fixes are out and written down; every [`Publisher`] must be gone.
-    pub fn finish(self) -> std::io::Result<()> {
-        self.publisher.join().map_err(|_| std::io::Error::other("the publisher panicked"))?;
-        self.journal.join().unwrap_or_else(|_| Err(std::io::Error::other("the journal panicked")))
+    /// Waits until all fixes are published and logged; every [`Publisher`] must have been dropped.
+    pub fn finish(self) -> anyhow::Result<()> {
+        self.publisher.join().map_err(|_| anyhow!("the publisher panicked"))?;
+        self.journal.join().unwrap_or_else(|_| Err(anyhow!("the journal panicked")))
     }
 }
 
+/// Whether a fix log is standard output.
+pub fn is_stdout(log: &Path) -> bool {
+    log == Path::new("-")
+}
+
+fn open(log: &Path) -> anyhow::Result<Box<dyn Write + Send>> {
+    if is_stdout(log) {
+        return Ok(Box::new(BufWriter::new(stdout())));
+    }
+    let file =
+        File::create(log).with_context(|| format!("the fix log {} cannot be opened", log.display()))?;
+    Ok(Box::new(BufWriter::new(file)))
+}
+
 impl Publisher {
-    /// Starts the threads; `log` takes one JSON line per fix.
+    /// Starts the threads; `log` receives one JSON line per fix, and `stop` is cancelled if its reader leaves.
     pub fn start(
         system: Arc<System>,
         truth: TruthStore,
         log: Option<&Path>,
-    ) -> std::io::Result<(Self, PublisherThread)> {
-        Self::start_patient(system, truth, log, TRUTH_PATIENCE)
+        stop: CancellationToken,
+    ) -> anyhow::Result<(Self, PublisherThread)> {
+        Self::start_patient(system, truth, log, stop, TRUTH_PATIENCE)
     }
 
-    /// The same with another longest wait of the journal for a truth that is on its way.
+    /// The same, with `patience` as the journal's longest wait for a truth.
     fn start_patient(
         system: Arc<System>,
         truth: TruthStore,
         log: Option<&Path>,
+        stop: CancellationToken,
         patience: Duration,
-    ) -> std::io::Result<(Self, PublisherThread)> {
-        let log = log.map(File::create).transpose()?.map(BufWriter::new);
+    ) -> anyhow::Result<(Self, PublisherThread)> {
+        let failed =
+            log.map_or(String::new(), |path| format!("the fix log {} cannot be written", path.display()));
+        let log = log.map(open).transpose()?;
         let (queue, mut incoming) = mpsc::channel::<Outgoing>(QUEUE);
-        let (entries, written) = sync_channel(QUEUE);
+        let (published, to_write) = sync_channel(QUEUE);
         let (watchers, _) = broadcast::channel(WATCHER_BACKLOG);
         let latest = Arc::new(watch::Sender::new(None));
         let viewer = Viewer {
@@ -122,54 +114,52 @@ impl Publisher {
             system: system.clone(),
             truth: truth.clone(),
             log,
+            stop,
             statistics: viewer.statistics.clone(),
             latest: latest.clone(),
             patience,
         };
         let thread = |name: &str| std::thread::Builder::new().name(name.into());
-        let journal = thread("journal").spawn(move || journal.run(&written))?;
+        let journal = thread("journal").spawn(move || journal.run(&to_write).context(failed))?;
         let tally = viewer.tally.clone();
         let publisher = thread("publisher").spawn(move || {
-            while let Some(Outgoing { mut record, basis, reason, since }) = incoming.blocking_recv() {
-                record.truth = judge(&record, &basis, &system, &truth);
+            while let Some(Outgoing { solved, arrivals }) = incoming.blocking_recv() {
+                let Solved { mut record, basis, reason } = solved;
+                let judged = judge(&record, &basis, &system, &truth);
                 tally.lock().unwrap_or_else(PoisonError::into_inner).count(&record, reason);
-                record.timing.time_ns = unix_time_ns();
-                if let Some(since) = since {
-                    since.end(&mut record.timing);
-                }
+                record.complete(unix_time_ns(), arrivals, judged);
                 let record = Arc::new(record);
-                // No watcher is no error.
+                // It is not an error if there is no watcher.
                 let _ = watchers.send(record.clone());
                 latest.send_replace(Some(record.clone()));
-                if entries.send(Entry { record, basis }).is_err() {
-                    tracing::error!("the fix log cannot be written; a fix is not in it");
+                if published.send(PublishedFix { record, basis }).is_err() {
+                    tracing::error!("the fix log cannot be written; a fix is missing in it");
                 }
             }
         })?;
         Ok((Self { queue, viewer }, PublisherThread { publisher, journal }))
     }
 
-    /// Hands a fix over; waits when the publisher is behind.
+    /// Queues a fix; waits while the queue is full.
     pub async fn publish(&self, fix: Outgoing) {
         if self.queue.send(fix).await.is_err() {
-            tracing::error!("the publisher is gone; a fix is lost");
+            tracing::error!("the publisher has stopped; a fix is lost");
         }
     }
 
     /// The same from a thread that may block.
     pub fn publish_blocking(&self, fix: Outgoing) {
         if self.queue.blocking_send(fix).is_err() {
-            tracing::error!("the publisher is gone; a fix is lost");
+            tracing::error!("the publisher has stopped; a fix is lost");
         }
     }
 
-    /// A handle that does not keep the publisher running.
     pub fn viewer(&self) -> Viewer {
         self.viewer.clone()
     }
 }
 
-/// Looks at fixes without keeping the publisher running.
+/// Read access to fixes, which does not keep the publisher running.
 #[derive(Debug, Clone)]
 pub struct Viewer {
     watchers: broadcast::WeakSender<Arc<FixRecord>>,
@@ -184,24 +174,19 @@ impl Viewer {
         Some(self.watchers.upgrade()?.subscribe())
     }
 
-    fn counts(&self) -> Tally {
-        self.tally.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// What the fixes so far add up to.
     pub fn figures(&self) -> Figures {
         Figures { latency_ms: self.latency_ms(), ..self.tally() }
     }
 
-    /// The same without latencies, which take long.
+    /// The figures without latencies, which take long to compute.
     pub fn tally(&self) -> Figures {
-        let counts = self.counts();
+        let counts = self.tally.lock().unwrap_or_else(PoisonError::into_inner).clone();
         self.statistics.lock().unwrap_or_else(PoisonError::into_inner).figures(&counts)
     }
 
     /// Latency per stage of the fixes so far.
     pub fn latency_ms(&self) -> BTreeMap<&'static str, Quantiles> {
-        self.statistics.lock().unwrap_or_else(PoisonError::into_inner).stages().quantiles()
+        self.statistics.lock().unwrap_or_else(PoisonError::into_inner).stages.quantiles()
     }
 
     /// The latest fix, from now on; none once the publisher has stopped.
@@ -213,18 +198,19 @@ impl Viewer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fix::Source;
+    use crate::basis::Basis;
+    use crate::fix::{Source, milliseconds};
     use crate::truth::TrueTarget;
     use estimation::fusion::FrameBlocks;
     use model::{Point, Scenario};
-    use proto::convert::FrameId;
+    use proto::convert::{FrameId, Times};
 
-    fn outgoing(frame: u64, since: Option<Since>) -> Outgoing {
+    fn outgoing(frame: u64, arrivals: Option<ReportArrivals>) -> Outgoing {
         let id = FrameId { run: 1, frame };
         let blocks = FrameBlocks::new(3);
         let none = Err(estimation::location::Unobservable::NoMeasurements.into());
         let record = FixRecord::new(id, &blocks, None, &none, Source::Simulated);
-        Outgoing { record, basis: Basis::of_frame(id, &blocks), reason: None, since }
+        Outgoing { solved: Solved { record, basis: Basis::of_frame(id, &blocks), reason: None }, arrivals }
     }
 
     fn start(
@@ -233,7 +219,8 @@ mod tests {
         patience: Duration,
     ) -> (Publisher, PublisherThread, broadcast::Receiver<Arc<FixRecord>>) {
         let system = Arc::new(System::new(&Scenario::default()).unwrap());
-        let (publisher, thread) = Publisher::start_patient(system, truth.clone(), log, patience).unwrap();
+        let (publisher, thread) =
+            Publisher::start_patient(system, truth.clone(), log, CancellationToken::new(), patience).unwrap();
         let watcher = publisher.viewer().watch().unwrap();
         (publisher, thread, watcher)
     }
@@ -243,16 +230,17 @@ mod tests {
     fn a_fix_is_stamped_when_it_is_out() {
         let (publisher, thread, mut watcher) = start(&TruthStore::default(), None, Duration::ZERO);
         let solved_ns = unix_time_ns();
-        let since = Since { last_ns: solved_ns - 3_000_000, intended_ns: Some(solved_ns - 5_000_000) };
-        let mut fix = outgoing(0, Some(since));
-        // As an engine would stamp it.
-        fix.record.timing.time_ns = solved_ns;
+        let times = Times { intended_ns: solved_ns - 5_000_000, ..Times::default() };
+        let last_ns = solved_ns - 3_000_000;
+        let arrivals =
+            ReportArrivals { last_ns, reports: vec![(0, times, last_ns)], ..ReportArrivals::default() };
+        let fix = outgoing(0, Some(arrivals));
         std::thread::sleep(Duration::from_millis(2));
         let handed_over_ns = unix_time_ns();
         publisher.publish_blocking(fix);
         let timing = &watcher.blocking_recv().unwrap().timing;
         assert!(timing.time_ns >= handed_over_ns && timing.time_ns <= unix_time_ns());
-        assert_eq!(timing.fusion_ms, milliseconds(since.last_ns, timing.time_ns));
+        assert_eq!(timing.fusion_ms, milliseconds(last_ns, timing.time_ns));
         assert_eq!(timing.total_ms, Some(milliseconds(solved_ns - 5_000_000, timing.time_ns)));
         drop(publisher);
         thread.finish().unwrap();

@@ -1,24 +1,24 @@
-//! The block stream on disk, as MCAP: a container of timestamped messages that robotics and sensing tools
+//! Records the stream of reports as MCAP: a container of timestamped messages that robotics and sensing tools
 //! read, with the schema of every channel inside the file.
 //!
-//! | channel | encoding | what |
+//! | channel | encoding | content |
 //! | --- | --- | --- |
-//! | `/reports` | protobuf, `hyloc.v1.FrameReport` | every checked report, as it came, with the node that sent it |
-//! | `/frames` | JSON | the frames that were solved, in order, with the reports that each was made of |
-//! | `/truth` | JSON | the simulator's truth, for error figures |
+//! | `/reports` | protobuf, `hyloc.v1.FrameReport` | every checked report, as received, with the node that sent it |
+//! | `/frames` | JSON | the frames that were solved, in order, with the reports that each was made from |
+//! | `/truth` | JSON | the simulator's truth, for error statistics |
 //!
-//! A directory holds `blocks.mcap`, the site as `site.pb` and, in `method.toml`, how the frames were solved. Writing is done by a thread of its own behind a bounded
-//! queue; if the disk cannot keep up, the recording says how much it lost and is marked incomplete.
+//! A directory contains `blocks.mcap`, the site as `site.pb` and the method and its settings as `method.toml`. A separate
+//! thread writes behind a bounded queue; if the disk cannot keep up, the log says how many entries were lost.
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::BufWriter;
+use std::io::{BufWriter, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use mcap::records::{MessageHeader, Metadata};
-use mcap::{WriteOptions, Writer};
+use mcap::{McapError, WriteOptions, Writer};
 use prost::Message;
 use proto::convert::FrameId;
 use proto::site::SharedSite;
@@ -27,70 +27,50 @@ use serde::{Deserialize, Serialize};
 
 use crate::method::MethodSettings;
 
-/// Name of the recording within its directory.
 pub const BLOCKS_FILE: &str = "blocks.mcap";
-
-/// Name of the site within the directory: protobuf, `hyloc.v1.Site`.
 pub const SITE_FILE: &str = "site.pb";
-
-/// Name of the scenario within the directory of an older recording, which has no site.
+/// In older recordings, which have no site.
 pub const SCENARIO_FILE: &str = "scenario.toml";
-
-/// Name of the method's settings within the directory.
 pub const METHOD_FILE: &str = "method.toml";
 
-/// Channel of the reports.
 pub const REPORTS: &str = "/reports";
-
-/// Channel of the frames.
 pub const FRAMES: &str = "/frames";
-
-/// Channel of the truth.
 pub const TRUTH: &str = "/truth";
 
 /// Entries that may wait for the disk.
 const QUEUE: usize = 1024;
 
-/// Why a recording cannot be made or read.
+/// Why a recording cannot be made or read; the source is of kind [`ErrorKind::InvalidData`] if content is invalid.
 #[derive(Debug, thiserror::Error)]
-pub enum RecordingError {
-    /// The directory holds a recording already.
-    #[error("{0} holds a recording already: choose another directory")]
-    Exists(PathBuf),
-    /// The file system refused.
-    #[error("{path}: {source}")]
-    File {
-        /// Where.
-        path: PathBuf,
-        /// What it said.
-        source: std::io::Error,
-    },
-    /// The container is broken.
-    #[error("{path}: {source}")]
-    Container {
-        /// Where.
-        path: PathBuf,
-        /// What is wrong.
-        source: mcap::McapError,
-    },
-    /// A message does not say what it must.
-    #[error("{path}: {problem}")]
-    Content {
-        /// Where.
-        path: PathBuf,
-        /// What is wrong.
-        problem: String,
-    },
+#[error("{path}: {source}")]
+pub struct RecordingError {
+    path: PathBuf,
+    source: std::io::Error,
 }
 
-/// A frame of the recording: reports by sequence number, in the order in which they were assembled.
+impl RecordingError {
+    pub fn file(path: &Path) -> impl Fn(std::io::Error) -> Self {
+        move |source| Self { path: path.to_path_buf(), source }
+    }
+
+    pub fn content(path: &Path, problem: impl ToString) -> Self {
+        Self::file(path)(std::io::Error::new(ErrorKind::InvalidData, problem.to_string()))
+    }
+
+    pub fn container(path: &Path, error: McapError) -> Self {
+        match error {
+            McapError::Io(source) => Self::file(path)(source),
+            broken => Self::content(path, broken),
+        }
+    }
+}
+
+/// A solved frame.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FrameEntry {
-    /// Run of the simulator.
     pub run: u64,
-    /// Frame number.
     pub frame: u64,
-    /// Reports as (sequence number on `/reports`).
+    /// Sequence numbers on `/reports`, in the order in which the reports were assembled.
     pub reports: Vec<u32>,
     /// Numbers of the earlier frames that it was solved with.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -100,13 +80,10 @@ pub struct FrameEntry {
 /// The truth of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct TruthEntry {
-    /// Run of the simulator.
     pub run: u64,
-    /// Frame number.
     pub frame: u64,
-    /// Where the target was.
     pub position_m: [f64; 2],
-    /// Its radar cross-section, 1 m^2 in recordings of protocol version 2, which did not record it.
+    /// 1 m^2 in recordings of protocol version 2, which did not contain it.
     #[serde(default = "unit_cross_section_m2")]
     pub rcs_m2: f64,
 }
@@ -115,7 +92,7 @@ fn unit_cross_section_m2() -> f64 {
     1.0
 }
 
-enum Entry {
+enum RecordingEntry {
     Report {
         sequence: u32,
         time_ns: u64,
@@ -129,14 +106,13 @@ enum Entry {
         time_ns: u64,
         entry: TruthEntry,
     },
-    /// Nothing follows that counts: handles for truth may outlive the recorder.
+    /// The end of the recording: a [`TruthRecorder`] may outlive the recorder.
     End,
 }
 
-/// Writes a recording.
 #[derive(Debug)]
 pub struct Recorder {
-    queue: SyncSender<Entry>,
+    queue: SyncSender<RecordingEntry>,
     thread: JoinHandle<Result<(), RecordingError>>,
     next_sequence: u32,
     lost: u64,
@@ -144,80 +120,73 @@ pub struct Recorder {
 
 /// Adds truth to a recording.
 #[derive(Debug, Clone)]
-pub struct TruthRecorder(SyncSender<Entry>);
+pub struct TruthRecorder(SyncSender<RecordingEntry>);
 
 impl TruthRecorder {
-    /// Adds the truth of a frame.
     pub fn truth(&self, entry: TruthEntry, time_ns: u64) {
-        // Only figures depend on it.
-        let _ = self.0.try_send(Entry::Truth { time_ns, entry });
+        // Only statistics depend on it.
+        let _ = self.0.try_send(RecordingEntry::Truth { time_ns, entry });
     }
 }
 
 impl Recorder {
-    /// Starts a recording in `directory`, which is made if need be.
+    /// Starts a recording in `directory`, which is created if necessary.
     pub fn start(
         directory: &Path,
         site: &SharedSite,
         method: &MethodSettings,
     ) -> Result<Self, RecordingError> {
-        let refuse = |path: &Path| {
-            let path = path.to_path_buf();
-            move |source| RecordingError::File { path, source }
-        };
-        std::fs::create_dir_all(directory).map_err(refuse(directory))?;
+        std::fs::create_dir_all(directory).map_err(RecordingError::file(directory))?;
         let path = directory.join(BLOCKS_FILE);
         if path.exists() {
-            return Err(RecordingError::Exists(directory.to_path_buf()));
+            let reason = "contains a recording already: choose another directory";
+            let exists = std::io::Error::new(ErrorKind::AlreadyExists, reason);
+            return Err(RecordingError::file(directory)(exists));
         }
-        let site_path = directory.join(SITE_FILE);
-        std::fs::write(&site_path, site.encode()).map_err(refuse(&site_path))?;
-        let method_path = directory.join(METHOD_FILE);
-        let method = toml::to_string(method).expect("numbers and names only");
-        std::fs::write(&method_path, method).map_err(refuse(&method_path))?;
-        let file = File::create_new(&path).map_err(refuse(&path))?;
+        let method = toml::to_string(method).expect("numbers and names only").into_bytes();
+        for (name, content) in [(SITE_FILE, site.encode()), (METHOD_FILE, method)] {
+            let path = directory.join(name);
+            std::fs::write(&path, content).map_err(RecordingError::file(&path))?;
+        }
+        let file = File::create_new(&path).map_err(RecordingError::file(&path))?;
         let (queue, entries) = sync_channel(QUEUE);
         let sha256 = site.short_hash();
         let thread = std::thread::Builder::new()
             .name("recorder".into())
             .spawn(move || {
-                write(file, &sha256, &entries).map_err(|source| RecordingError::Container { path, source })
+                write(file, &sha256, &entries).map_err(|error| RecordingError::container(&path, error))
             })
-            .map_err(refuse(directory))?;
+            .map_err(RecordingError::file(directory))?;
         Ok(Self { queue, thread, next_sequence: 0, lost: 0 })
     }
 
-    /// A handle for truth.
     pub fn truth_recorder(&self) -> TruthRecorder {
         TruthRecorder(self.queue.clone())
     }
 
-    /// Adds a report of `node`, whatever the report itself says; gives its sequence number.
+    /// Adds a report that was received from `node`; returns its sequence number.
     pub fn report(&mut self, time_ns: u64, node: usize, mut message: v1::FrameReport) -> u32 {
         message.recorded_node = Some(node as u32);
         let sequence = self.next_sequence;
         self.next_sequence = self.next_sequence.wrapping_add(1);
-        self.add(Entry::Report { sequence, time_ns, message });
+        self.add(RecordingEntry::Report { sequence, time_ns, message });
         sequence
     }
 
-    /// Adds a solved frame.
     pub fn frame(&mut self, frame: FrameId, time_ns: u64, reports: Vec<u32>, earlier: Vec<u64>) {
         let entry = FrameEntry { run: frame.run, frame: frame.frame, reports, earlier };
-        self.add(Entry::Frame { time_ns, entry });
+        self.add(RecordingEntry::Frame { time_ns, entry });
     }
 
-    fn add(&mut self, entry: Entry) {
-        if let Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) = self.queue.try_send(entry) {
-            self.lost += 1;
-        }
+    fn add(&mut self, entry: RecordingEntry) {
+        self.lost += u64::from(self.queue.try_send(entry).is_err());
     }
 
     /// Writes what is queued and closes the file.
     pub fn finish(self) {
         let Self { queue, thread, lost, .. } = self;
-        // Waits for room; if the thread is gone, joining it tells why.
-        let _ = queue.send(Entry::End);
+        // Waits for room in the queue; if the thread has ended, joining it gives the reason.
+        let _ = queue.send(RecordingEntry::End);
         match thread.join() {
             Ok(Ok(())) if lost == 0 => {}
             Ok(Ok(())) => tracing::error!(lost, "the disk was too slow: the recording is incomplete"),
@@ -227,7 +196,7 @@ impl Recorder {
     }
 }
 
-fn write(file: File, site_sha256: &str, entries: &Receiver<Entry>) -> mcap::McapResult<()> {
+fn write(file: File, site_sha256: &str, entries: &Receiver<RecordingEntry>) -> mcap::McapResult<()> {
     let mut writer = Writer::with_options(
         BufWriter::new(file),
         WriteOptions::new().compression(None).profile("hyloc").library(env!("CARGO_PKG_NAME")),
@@ -247,12 +216,12 @@ fn write(file: File, site_sha256: &str, entries: &Receiver<Entry>) -> mcap::Mcap
     let mut count = 0;
     for entry in entries {
         let (channel_id, sequence, time_ns, data) = match entry {
-            Entry::Report { sequence, time_ns, message } => {
+            RecordingEntry::Report { sequence, time_ns, message } => {
                 (reports, sequence, time_ns, message.encode_to_vec())
             }
-            Entry::Frame { time_ns, entry } => (frames, count, time_ns, json(&entry)),
-            Entry::Truth { time_ns, entry } => (truth, count, time_ns, json(&entry)),
-            Entry::End => break,
+            RecordingEntry::Frame { time_ns, entry } => (frames, count, time_ns, json(&entry)),
+            RecordingEntry::Truth { time_ns, entry } => (truth, count, time_ns, json(&entry)),
+            RecordingEntry::End => break,
         };
         count = count.wrapping_add(1);
         let header = MessageHeader { channel_id, sequence, log_time: time_ns, publish_time: time_ns };

@@ -1,8 +1,8 @@
-//! Who is which IRS.
+//! Assigns IRS indices to nodes.
 //!
-//! A node asks for an index or takes the first free one. An identity keeps its index, also while it is away,
-//! as long as another identity does not claim it; a restarted node so gets its index back, and after a
-//! restart of the fusion center the nodes claim the ones they had.
+//! A node asks for an index or takes the first free one. An identity keeps its index, also while it is disconnected,
+//! as long as no other identity claims it: a restarted node gets its index back, and after a
+//! restart of the fusion center the nodes claim the indices that they had.
 
 use proto::PROTOCOL_VERSION;
 use proto::site::short_hash;
@@ -10,47 +10,20 @@ use proto::site::short_hash;
 /// Why a node is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RegistrationError {
-    /// Another protocol version.
     #[error(
         "protocol version {found}, this fusion center speaks {PROTOCOL_VERSION}: use binaries of one release"
     )]
-    Protocol {
-        /// The node's.
-        found: u32,
-    },
-    /// Another site.
+    Protocol { found: u32 },
     #[error(
         "site {found} differs from {expected} here: start both with the same scenario file, or the node without one"
     )]
-    Site {
-        /// Hash of the node's.
-        found: String,
-        /// Hash of ours.
-        expected: String,
-    },
-    /// The index is taken.
+    Site { found: String, expected: String },
     #[error("index {index} is taken by '{holder}', which is connected")]
-    Taken {
-        /// The index.
-        index: usize,
-        /// Who has it.
-        holder: String,
-    },
-    /// There is no such index.
+    Taken { index: usize, holder: String },
     #[error("index {index} does not exist: the site has {count} IRSs")]
-    NoSuchIndex {
-        /// The index.
-        index: usize,
-        /// IRSs there are.
-        count: usize,
-    },
-    /// All indices are taken.
+    NoSuchIndex { index: usize, count: usize },
     #[error("all {count} indices are taken")]
-    Full {
-        /// IRSs there are.
-        count: usize,
-    },
-    /// An identity must be short and printable.
+    Full { count: usize },
     #[error("the identity must have 1 to 128 printable characters")]
     Identity,
 }
@@ -58,51 +31,48 @@ pub enum RegistrationError {
 /// What a node asks for.
 #[derive(Debug, Clone)]
 pub struct Application {
-    /// Protocol version.
     pub protocol_version: u32,
-    /// Who asks.
     pub identity: String,
-    /// The index asked for.
     pub index: Option<usize>,
-    /// Hash of the node's site; empty if it takes ours.
+    /// Hash of the node's site; empty if it takes the one of the fusion center.
     pub site_sha256: Vec<u8>,
-    /// Drawn once per process.
+    /// Random, constant for the lifetime of the node's process.
     pub incarnation: String,
 }
 
-/// The place of one IRS.
+/// The latest registration for one index; the identity is empty before the first.
 #[derive(Debug, Clone, Default)]
-struct Seat {
+struct Registration {
     identity: String,
     incarnation: String,
     session: String,
-    /// Registered, and its stream not known to be gone.
-    occupied: bool,
-    /// Its stream is up.
+    /// From the registration until its stream has ended.
+    active: bool,
+    /// Whether its stream is open.
     connected: bool,
 }
 
-/// Who sits where.
 #[derive(Debug, Clone)]
 pub struct Registry {
     site_sha256: Vec<u8>,
     instance: String,
-    seats: Vec<Seat>,
-    registrations: u64,
+    /// By index.
+    registrations: Vec<Registration>,
+    /// Sessions so far.
+    sessions: u64,
 }
 
 impl Registry {
-    /// Nobody yet.
     pub fn new(irs_count: usize, site_sha256: &[u8], instance: &str) -> Self {
         Self {
             site_sha256: site_sha256.to_vec(),
             instance: instance.to_owned(),
-            seats: vec![Seat::default(); irs_count],
-            registrations: 0,
+            registrations: vec![Registration::default(); irs_count],
+            sessions: 0,
         }
     }
 
-    /// Registers a node: its index and session, or the reason why not.
+    /// Registers a node; returns its index and session.
     pub fn register(&mut self, application: &Application) -> Result<(usize, String), RegistrationError> {
         if application.protocol_version != PROTOCOL_VERSION {
             return Err(RegistrationError::Protocol { found: application.protocol_version });
@@ -118,76 +88,61 @@ impl Registry {
             });
         }
         let index = self.choose(application)?;
-        self.registrations += 1;
-        let session = format!("{}-{index}-{}", self.instance, self.registrations);
-        self.seats[index] = Seat {
+        self.sessions += 1;
+        let session = format!("{}-{index}-{}", self.instance, self.sessions);
+        self.registrations[index] = Registration {
             identity: application.identity.clone(),
             incarnation: application.incarnation.clone(),
             session: session.clone(),
-            occupied: true,
+            active: true,
             connected: false,
         };
         Ok((index, session))
     }
 
     fn choose(&self, application: &Application) -> Result<usize, RegistrationError> {
-        let count = self.seats.len();
-        let own = self.seats.iter().position(|seat| seat.identity == application.identity);
-        if let Some(index) = application.index {
-            let seat = self.seats.get(index).ok_or(RegistrationError::NoSuchIndex { index, count })?;
-            return self
-                .free_for(seat, application)
-                .then_some(index)
-                .ok_or_else(|| RegistrationError::Taken { index, holder: seat.identity.clone() });
+        let count = self.registrations.len();
+        let position = |wanted: &dyn Fn(&Registration) -> bool| self.registrations.iter().position(wanted);
+        let own = || position(&|known| known.identity == application.identity);
+        if let Some(index) = application.index.or_else(own) {
+            let known =
+                self.registrations.get(index).ok_or(RegistrationError::NoSuchIndex { index, count })?;
+            // The same process may always register again; another one only when the index is free.
+            let same = known.identity == application.identity
+                && known.incarnation == application.incarnation
+                && !known.incarnation.is_empty();
+            let free = !known.active || same;
+            let holder = || known.identity.clone();
+            return free.then_some(index).ok_or_else(|| RegistrationError::Taken { index, holder: holder() });
         }
-        match own {
-            Some(index) if self.free_for(&self.seats[index], application) => Ok(index),
-            Some(index) => Err(RegistrationError::Taken { index, holder: application.identity.clone() }),
-            // A seat nobody has had before one whose holder is away.
-            None => self
-                .seats
-                .iter()
-                .position(|seat| seat.identity.is_empty())
-                .or_else(|| self.seats.iter().position(|seat| !seat.occupied))
-                .ok_or(RegistrationError::Full { count }),
-        }
+        // An index that was never assigned is preferred to one whose node is disconnected.
+        position(&|known| known.identity.is_empty())
+            .or_else(|| position(&|known| !known.active))
+            .ok_or(RegistrationError::Full { count })
     }
 
-    /// The same process may always register again; another one only when the seat is not occupied.
-    fn free_for(&self, seat: &Seat, application: &Application) -> bool {
-        let same = seat.identity == application.identity
-            && seat.incarnation == application.incarnation
-            && !seat.incarnation.is_empty();
-        !seat.occupied || same
-    }
-
-    /// The index of a session that may open its stream.
+    /// Opens the stream of a session; returns its index, or none if the session has ended or is not known.
     pub fn connect(&mut self, session: &str) -> Option<usize> {
-        let index = self.seats.iter().position(|seat| seat.occupied && seat.session == session)?;
-        self.seats[index].connected = true;
+        let index = self.registrations.iter().position(|known| known.active && known.session == session)?;
+        self.registrations[index].connected = true;
         Some(index)
     }
 
-    /// A stream ended; false if the session has been replaced meanwhile.
+    /// A stream has ended; returns false if the session has been replaced in the meantime.
     pub fn disconnect(&mut self, session: &str) -> bool {
-        match self.seats.iter_mut().find(|seat| seat.session == session) {
-            Some(seat) => {
-                seat.occupied = false;
-                seat.connected = false;
-                true
-            }
-            None => false,
-        }
+        let current = self.registrations.iter_mut().find(|known| known.session == session);
+        current.map(|known| (known.active, known.connected) = (false, false)).is_some()
     }
 
-    /// Identity and connection of a seat.
-    pub fn seat(&self, index: usize) -> (&str, bool) {
-        (&self.seats[index].identity, self.seats[index].connected)
+    /// Identity of the node that holds an index, and whether it is connected.
+    pub fn holder(&self, index: usize) -> (&str, bool) {
+        let known = &self.registrations[index];
+        (&known.identity, known.connected)
     }
 
-    /// Whether a session is the one that sits at its index now.
+    /// Whether a session is the current one of its index.
     pub fn is_current(&self, session: &str) -> bool {
-        self.seats.iter().any(|seat| seat.session == session)
+        self.registrations.iter().any(|known| known.session == session)
     }
 }
 
@@ -277,16 +232,20 @@ mod tests {
     #[test]
     fn a_session_connects_and_ends_once() {
         let mut registry = Registry::new(2, &[1], "i");
-        assert_eq!((registry.seat(1), registry.is_current("")), (("", false), true), "nobody has registered");
+        assert_eq!(
+            (registry.holder(1), registry.is_current("")),
+            (("", false), true),
+            "nobody has registered"
+        );
         let (_, session) = registry.register(&application("a", Some(1), "1")).unwrap();
-        assert_eq!(registry.seat(1), ("a", false));
+        assert_eq!(registry.holder(1), ("a", false));
         assert!(registry.is_current(&session) && !registry.is_current("i-1-9"));
         assert_eq!(registry.connect("i-1-9"), None);
         assert_eq!(registry.connect(&session), Some(1));
-        assert_eq!((registry.seat(0), registry.seat(1)), (("", false), ("a", true)));
+        assert_eq!((registry.holder(0), registry.holder(1)), (("", false), ("a", true)));
         assert!(!registry.disconnect("i-1-9"));
         assert!(registry.disconnect(&session));
-        assert_eq!(registry.seat(1), ("a", false));
+        assert_eq!(registry.holder(1), ("a", false));
         assert_eq!(registry.connect(&session), None, "a session that ended opens no stream");
     }
 

@@ -1,4 +1,4 @@
-//! The way back to a node: acknowledgements within its credit.
+//! Acknowledgements to a node, within its credit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,53 +10,60 @@ use tonic::Status;
 
 use crate::ledger::Fates;
 
-/// The acknowledgement stream of one connection.
+/// The sending end of a connection's stream of acknowledgements.
 #[derive(Debug, Clone)]
-pub struct Line {
+pub struct AcknowledgementSender {
     sender: mpsc::Sender<Result<v1::Acknowledgement, Status>>,
     outstanding: Arc<AtomicUsize>,
     credit: usize,
 }
 
-impl Line {
-    /// A line that allows twice the credit before it is cut.
+impl AcknowledgementSender {
+    /// A stream on which twice the credit may be outstanding before the connection is ended.
     pub fn new(credit: usize) -> (Self, mpsc::Receiver<Result<v1::Acknowledgement, Status>>) {
         let (sender, receiver) = mpsc::channel(2 * credit + 2);
         (Self { sender, outstanding: Arc::default(), credit }, receiver)
     }
 
-    /// The reply to one report; none when the node has gone far past its credit.
-    pub fn reply(&self, frame: FrameId) -> Option<Reply> {
+    /// The acknowledgement of one report, to be sent later; none if the node has exceeded its credit by far.
+    pub fn expect(&self, frame: FrameId) -> Option<PendingAcknowledgement> {
         let outstanding = self.outstanding.fetch_add(1, Ordering::Relaxed) + 1;
-        (outstanding <= 2 * self.credit).then(|| Reply { line: self.clone(), frame, reason: None })
+        let stream = self.clone();
+        (outstanding <= 2 * self.credit).then(|| PendingAcknowledgement {
+            stream,
+            frame,
+            refusal: None,
+            sequence: None,
+        })
     }
 
     /// Ends the stream with an error.
     pub fn fail(&self, status: Status) {
-        // A full line is cut by being dropped.
+        // If the queue is full, the stream ends without the error when the sender is dropped.
         let _ = self.sender.try_send(Err(status));
     }
 }
 
-/// Where the acknowledgement of one report goes.
+/// The acknowledgement of a report whose paths are not decided yet.
 #[derive(Debug)]
-pub struct Reply {
-    line: Line,
+pub struct PendingAcknowledgement {
+    stream: AcknowledgementSender,
     frame: FrameId,
-    reason: Option<String>,
+    /// Why paths of the report were refused.
+    pub refusal: Option<String>,
+    /// Sequence number of the report in the recording.
+    pub sequence: Option<u32>,
 }
 
-impl Reply {
-    /// Remembers why blocks of the report were refused.
-    pub fn because(mut self, reason: Option<String>) -> Self {
-        self.reason = reason;
-        self
+impl PendingAcknowledgement {
+    pub fn frame(&self) -> FrameId {
+        self.frame
     }
 
-    /// Says what became of the report's blocks.
+    /// Acknowledges the report with the fates of its paths; a refusal has precedence over `reason`.
     pub fn send(self, fates: Fates, reason: &str) {
-        let Self { line, frame, reason: refusal } = self;
-        line.outstanding.fetch_sub(1, Ordering::Relaxed);
+        let Self { stream, frame, refusal, .. } = self;
+        stream.outstanding.fetch_sub(1, Ordering::Relaxed);
         let acknowledgement = v1::Acknowledgement {
             run: frame.run,
             frame: frame.frame,
@@ -65,9 +72,9 @@ impl Reply {
             duplicate: fates.duplicate as u32,
             dropped: fates.dropped as u32,
             reason: refusal.unwrap_or_else(|| reason.to_owned()),
-            credit: line.credit as u32,
+            credit: stream.credit as u32,
         };
-        // The node may be gone; it asks again when it comes back.
-        let _ = line.sender.try_send(Ok(acknowledgement));
+        // A node that has disconnected sends the report again.
+        let _ = stream.sender.try_send(Ok(acknowledgement));
     }
 }

@@ -1,11 +1,12 @@
-//! The life of the process: settings, ports, work, drain.
+//! The process: settings, ports, work, drain.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use estimation::fusion::{Fuser, Method};
+use anyhow::Context;
+use estimation::fusion::Estimator;
 use model::System;
 use proto::clock::unix_time_ns;
 use proto::site::SharedSite;
@@ -13,98 +14,67 @@ use proto::v1::fusion_server::FusionServer;
 use proto::{DESCRIPTORS, HTTP2_WINDOW_BYTES};
 use serde::Serialize;
 use settings::Layered;
-use telemetry::{Health, Metrics, Started, health, http, process};
+use telemetry::process;
+use telemetry::{Health, Metrics, Started, health, http};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::TcpListenerStream;
 use tokio_util::sync::CancellationToken;
+use tracing::field::display;
 
 use crate::dashboard::{Dashboard, SiteView};
 use crate::engine::Engine;
 use crate::low_priority;
 use crate::node_table::{Counts, NodeTable, NodeView};
 use crate::options::FusionOptions;
-use crate::publish::{Publisher, Viewer};
+use crate::publish::{Publisher, Viewer, is_stdout};
 use crate::recording::Recorder;
 use crate::registry::Registry;
 use crate::service::FusionService;
+use crate::solve::Solver;
 use crate::statistics::Figures;
 use crate::truth::TruthStore;
 
 /// The name of this process in announcements.
 const NAME: &str = "fusion-center";
 
-/// Events that may wait for the engine; behind it HTTP/2 flow control holds the nodes back.
+/// Events that may wait for the engine; when the queue is full, HTTP/2 flow control holds the nodes back.
 const EVENT_QUEUE: usize = 256;
 
-/// How long connections get to end by themselves.
+/// How long connections may take to end by themselves.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Why the process ends early.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// The file system or the network refused.
-    #[error("{what}: {source}")]
-    Io {
-        /// What was tried.
-        what: String,
-        /// What was said.
-        source: std::io::Error,
-    },
-    /// Anything else, as a sentence.
-    #[error("{0}")]
-    Other(String),
-}
-
-impl RunError {
-    fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> Self {
-        let what = what.into();
-        |source| Self::Io { what, source }
-    }
-
-    fn other(error: impl std::fmt::Display) -> Self {
-        Self::Other(error.to_string())
-    }
-}
-
-/// The ports, bound by the caller.
+/// The bound ports.
 #[derive(Debug)]
-pub struct Listeners {
-    /// For gRPC.
+pub struct FusionListeners {
     pub grpc: TcpListener,
-    /// For HTTP.
     pub http: TcpListener,
 }
 
-impl Listeners {
-    /// Binds the ports of `options`.
-    pub async fn bind(options: &FusionOptions) -> Result<Self, RunError> {
+impl FusionListeners {
+    /// Binds the ports of `options`; the error names the address.
+    pub async fn bind(options: &FusionOptions) -> anyhow::Result<Self> {
         let bind = async |address: SocketAddr| {
-            TcpListener::bind(address).await.map_err(RunError::io(format!("cannot listen on {address}")))
+            TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))
         };
         Ok(Self { grpc: bind(options.listen).await?, http: bind(options.http_listen).await? })
     }
 }
 
-/// What the process did.
+/// The summary that the process prints when it ends.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FusionSummary {
-    /// `fusion-center`.
     pub role: &'static str,
-    /// Fixes, error, latency.
     #[serde(flatten)]
     pub figures: Figures,
-    /// Frames shed, refused reports.
     #[serde(flatten)]
     pub counts: Counts,
-    /// What does not balance, over all nodes.
+    /// Paths that are not accounted for, over all nodes.
     pub unaccounted: i64,
-    /// The account of every node.
     pub ledger: Vec<NodeView>,
 }
 
 impl FusionSummary {
-    /// As things stand.
     pub fn new(viewer: &Viewer, node_table: &NodeTable) -> Self {
         let ledger = node_table.nodes();
         Self {
@@ -117,46 +87,70 @@ impl FusionSummary {
     }
 }
 
-/// The process: settings first, then ports, then work until SIGTERM or SIGINT.
+/// Checks the settings, binds the ports and works until SIGTERM or SIGINT.
 pub fn main(arguments: &Layered<FusionOptions>) -> ExitCode {
     let options = &arguments.options;
     let site = match process::prepare(NAME, arguments.printed(), || options.load()) {
         Ok(site) => site,
         Err(code) => return code,
     };
+    if options.fixes.as_deref().is_some_and(is_stdout) {
+        telemetry::reserve_stdout();
+    }
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     process::run(NAME, threads, async |shutdown| {
-        let listeners = Listeners::bind(options).await?;
-        Ok(run(options.clone(), site, listeners, shutdown).await?)
+        let listeners = FusionListeners::bind(options).await?;
+        let solver = Solver::new(&site, &options.method)?;
+        serve(options.clone(), site, solver, listeners, shutdown, Started::announce).await
     })
 }
 
-/// Serves a site until `shutdown`, drains, and sums up.
+/// Serves a site until `shutdown`, drains, and returns the summary.
 pub async fn run(
     options: FusionOptions,
     site: System,
-    listeners: Listeners,
+    listeners: FusionListeners,
     shutdown: CancellationToken,
-) -> Result<FusionSummary, RunError> {
-    let site = Arc::new(SharedSite::new(site).map_err(RunError::other)?);
+) -> anyhow::Result<FusionSummary> {
+    let solver = Solver::new(&site, &options.method)?;
+    serve(options, site, solver, listeners, shutdown, |_| ()).await
+}
+
+/// The same with an estimator of one's own, which gets frames of the payload that `options` select. It solves single
+/// frames only: batches are ignored, and a replay of a recording uses the built-in estimator.
+pub async fn run_with(
+    estimator: Box<dyn Estimator>,
+    options: FusionOptions,
+    site: System,
+    listeners: FusionListeners,
+    shutdown: CancellationToken,
+) -> anyhow::Result<FusionSummary> {
+    serve(options, site, Solver::with_estimator(estimator), listeners, shutdown, |_| ()).await
+}
+
+async fn serve(
+    options: FusionOptions,
+    site: System,
+    solver: Solver,
+    listeners: FusionListeners,
+    shutdown: CancellationToken,
+    announce: fn(&Started),
+) -> anyhow::Result<FusionSummary> {
+    let site = Arc::new(SharedSite::new(site)?);
     let count = site.system.irs_count();
     let payload = options.method.payload();
     tracing::info!(payload = ?payload.kind, precision = payload.precision.name(), "nodes are asked to send");
-    let fuser = Arc::new(Fuser::new(site.system.clone(), options.method.fusion()).map_err(RunError::other)?);
-    if options.method.method == Method::Auto && !fuser.has_direct() {
+    if solver.lacks_direct() {
         tracing::warn!("the coverage area is too large for the direct method: three-stage fixes only");
     }
-    let system = Arc::new(fuser.system().clone());
+    let system = Arc::new(site.system.clone());
     let (metrics, health) = (Metrics::new(), Health::new());
     let truth = TruthStore::default();
     let (publisher, publisher_thread) =
-        Publisher::start(system.clone(), truth.clone(), options.fixes.as_deref())
-            .map_err(RunError::io("the fix log cannot be opened"))?;
+        Publisher::start(system.clone(), truth.clone(), options.fixes.as_deref(), shutdown.clone())?;
     let viewer = publisher.viewer();
-    let recorder = match &options.record {
-        Some(directory) => Some(Recorder::start(directory, &site, &options.method).map_err(RunError::other)?),
-        None => None,
-    };
+    let record = options.record.as_deref();
+    let recorder = record.map(|directory| Recorder::start(directory, &site, &options.method)).transpose()?;
     let instance = format!("{:x}", unix_time_ns());
     let node_table = NodeTable::new(Registry::new(count, &site.sha256, &instance), count, &metrics);
     let (events, incoming) = mpsc::channel(EVENT_QUEUE);
@@ -173,7 +167,7 @@ pub async fn run(
         viewer: viewer.clone(),
         shutdown: shutdown.clone(),
     };
-    let engine = Engine::new(fuser, options.engine, node_table.clone(), publisher, recorder);
+    let engine = Engine::new(solver, count, options.engine, node_table.clone(), publisher, recorder);
     let engine = tokio::spawn(engine.run(incoming, shutdown.clone()));
 
     let addresses = Started {
@@ -182,21 +176,19 @@ pub async fn run(
         ..Started::new(NAME)
     };
     let drained = CancellationToken::new();
-    let shown = SiteView::new(&system, site.short_hash());
-    let dashboard = Dashboard::new(viewer.clone(), node_table.clone(), shown, options.control);
+    let site_view = SiteView::new(&system, site.short_hash());
+    let dashboard = Dashboard::new(viewer.clone(), node_table.clone(), site_view, options.control);
     let page = serve_page(listeners.http, &metrics, &health, dashboard, &drained)?;
     let grpc = serve_grpc(listeners.grpc, service, &health, &drained).await?;
     let servers = async { tokio::join!(page, grpc) };
-    tracing::info!(irs = count, site = site.short_hash(), ?addresses, "ready");
-    addresses.announce();
+    let (at, http) = (addresses.grpc.map(display), addresses.http.map(display));
+    tracing::info!(irs = count, site = site.short_hash(), grpc = at, http, "ready");
+    announce(&addresses);
     health.ready();
 
-    engine.await.map_err(RunError::other)?;
+    engine.await?;
     health.not_ready("shutting down");
-    tokio::task::spawn_blocking(|| publisher_thread.finish())
-        .await
-        .map_err(RunError::other)?
-        .map_err(RunError::io("the fix log cannot be written"))?;
+    tokio::task::spawn_blocking(|| publisher_thread.finish()).await??;
     let summary = FusionSummary::new(&viewer, &node_table);
     drained.cancel();
     if tokio::time::timeout(FAREWELL, servers).await.is_err() {
@@ -206,19 +198,18 @@ pub async fn run(
     Ok(summary)
 }
 
-/// Starts the gRPC server; the future ends with it.
+/// Starts the gRPC server; the future completes when it ends.
 async fn serve_grpc(
     listener: TcpListener,
     service: FusionService,
     health: &Health,
     drained: &CancellationToken,
-) -> Result<impl Future<Output = ()> + use<>, RunError> {
+) -> anyhow::Result<impl Future<Output = ()> + use<>> {
     let limit = 2 * proto::convert::max_report_bytes(&service.system);
     let reflection = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(DESCRIPTORS)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-        .build_v1()
-        .map_err(RunError::other)?;
+        .build_v1()?;
     let grpc_health = health::grpc_service(health.clone(), &["hyloc.v1.Fusion"], drained.clone()).await;
     let grpc = tonic::transport::Server::builder()
         .tcp_nodelay(true)
@@ -238,19 +229,19 @@ async fn serve_grpc(
     })
 }
 
-/// Starts the page, its API, metrics and health; the future ends with them.
+/// Starts the server of page, API, metrics and health; the future completes when it ends.
 fn serve_page(
     listener: TcpListener,
     metrics: &Metrics,
     health: &Health,
     dashboard: Dashboard,
     drained: &CancellationToken,
-) -> Result<impl Future<Output = ()> + use<>, RunError> {
+) -> anyhow::Result<impl Future<Output = ()> + use<>> {
     let routes = http::routes(metrics.clone(), health.clone());
     let shutdown = drained.clone();
     let serve = |listener| http::serve(listener, routes.merge(dashboard.start()), shutdown);
     let page = listener.into_std().and_then(|listener| low_priority::start(listener, serve));
-    let page = page.map_err(RunError::io("the page cannot be served"))?;
+    let page = page.context("the page cannot be served")?;
     Ok(async {
         if let Err(error) = page.await {
             tracing::error!(%error, "the HTTP server failed");

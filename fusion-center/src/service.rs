@@ -1,4 +1,4 @@
-//! The gRPC service: messages checked, then handed to engine, node_table or publisher.
+//! The gRPC service: checks messages and passes them to engine, node table or publisher.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,39 +18,34 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::engine::{Event, Incoming};
+use crate::ledger::Fates;
 use crate::node_table::NodeTable;
 use crate::publish::Viewer;
 use crate::recording::{TruthEntry, TruthRecorder};
 use crate::registry::{Application, RegistrationError};
-use crate::reply::Line;
+use crate::reply::AcknowledgementSender;
 use crate::truth::{TrueTarget, TruthStore};
 
-/// Fixes that wait for one watcher.
+/// Fixes that may wait for one watcher.
 const WATCH_QUEUE: usize = 64;
 
-/// What the service works with.
+/// Cheap to clone.
+#[derive(Clone)]
 pub struct FusionService {
-    /// The site that all nodes share.
     pub site: Arc<SharedSite>,
-    /// What follows from it.
     pub system: Arc<System>,
     /// Changes with every start.
     pub instance: String,
-    /// Reports that a node may have under way.
+    /// Reports that a node may have in flight.
     pub credit: usize,
     /// What nodes are asked to send.
     pub payload: PayloadFormat,
-    /// Whether reports are kept as they came.
+    /// None if nothing is recorded.
     pub recording: Option<TruthRecorder>,
-    /// The engine's queue.
     pub events: mpsc::Sender<Event>,
-    /// Registry and ledger.
     pub node_table: NodeTable,
-    /// Truth for display.
     pub truth: TruthStore,
-    /// Fixes.
     pub viewer: Viewer,
-    /// The end.
     pub shutdown: CancellationToken,
 }
 
@@ -94,7 +89,8 @@ impl Fusion for FusionService {
             tracing::warn!(identity = application.identity, %refusal, "node refused");
         })?;
         tracing::info!(identity = application.identity, index, "node registered");
-        self.tell(Event::Joined(index)).await?;
+        let registered = self.events.send(Event::Presence { node: index, present: true }).await;
+        registered.map_err(|_| Status::unavailable("shutting down"))?;
         Ok(Response::new(v1::RegisterReply {
             index: index as u32,
             site: Some(self.site.message.clone()),
@@ -112,28 +108,20 @@ impl Fusion for FusionService {
         &self,
         request: Request<Streaming<v1::FrameReport>>,
     ) -> Result<Response<Self::ReportStream>, Status> {
-        let session = request
-            .metadata()
-            .get(SESSION_KEY)
-            .and_then(|value| value.to_str().ok())
-            .map(str::to_owned)
-            .ok_or_else(|| Status::unauthenticated("no session: register first"));
-        let session = session.inspect_err(|_| self.node_table.refused())?;
-        let Some(node) = self.node_table.connect(&session) else {
+        let session = request.metadata().get(SESSION_KEY).and_then(|value| value.to_str().ok());
+        let connected = match session {
+            None => Err("no session: register first"),
+            Some(session) => match self.node_table.connect(session) {
+                None => Err("this session is not known: register again"),
+                Some(node) => Ok((node, session.to_owned())),
+            },
+        };
+        let (node, session) = connected.map_err(|reason| {
             self.node_table.refused();
-            return Err(Status::unauthenticated("this session is not known: register again"));
-        };
-        let (line, acknowledgements) = Line::new(self.credit);
-        let connection = Connection {
-            node,
-            session,
-            line,
-            system: self.system.clone(),
-            node_table: self.node_table.clone(),
-            events: self.events.clone(),
-            keep: self.recording.is_some(),
-            shutdown: self.shutdown.clone(),
-        };
+            Status::unauthenticated(reason)
+        })?;
+        let (sender, acknowledgements) = AcknowledgementSender::new(self.credit);
+        let connection = Connection { service: self.clone(), node, session, acknowledgements: sender };
         tokio::spawn(connection.run(request.into_inner()));
         Ok(Response::new(ReceiverStream::new(acknowledgements)))
     }
@@ -206,31 +194,21 @@ impl Fusion for FusionService {
     }
 }
 
-impl FusionService {
-    async fn tell(&self, event: Event) -> Result<(), Status> {
-        self.events.send(event).await.map_err(|_| Status::unavailable("shutting down"))
-    }
-}
-
-/// One node's report stream.
+/// The report stream of one node.
 struct Connection {
+    service: FusionService,
     node: usize,
     session: String,
-    line: Line,
-    system: Arc<System>,
-    node_table: NodeTable,
-    events: mpsc::Sender<Event>,
-    keep: bool,
-    shutdown: CancellationToken,
+    acknowledgements: AcknowledgementSender,
 }
 
 impl Connection {
     async fn run(self, mut reports: Streaming<v1::FrameReport>) {
-        let node = self.node;
+        let Self { service, node, .. } = &self;
         loop {
             let next = tokio::select! {
                 biased;
-                () = self.shutdown.cancelled() => break,
+                () = service.shutdown.cancelled() => break,
                 next = reports.next() => next,
             };
             match next {
@@ -241,47 +219,48 @@ impl Connection {
                     }
                 }
                 Some(Err(status)) => {
-                    // Too large or not a report at all; a broken connection has no answer to wait for.
+                    // The message was too large or not a report; a broken connection needs no answer.
                     if matches!(status.code(), tonic::Code::OutOfRange | tonic::Code::Internal) {
-                        self.node_table.refused();
-                        self.line.fail(status.clone());
+                        service.node_table.refused();
+                        self.acknowledgements.fail(status.clone());
                     }
                     tracing::info!(node, reason = status.message(), "report stream ended");
                     break;
                 }
             }
         }
-        if self.node_table.disconnect(&self.session, node) && !self.shutdown.is_cancelled() {
-            tracing::info!(node, "node left");
-            let _ = self.events.send(Event::Left(node)).await;
+        if service.node_table.disconnect(&self.session, *node) && !service.shutdown.is_cancelled() {
+            tracing::info!(node, "node disconnected");
+            let _ = service.events.send(Event::Presence { node: *node, present: false }).await;
         }
     }
 
-    /// Whether the stream goes on.
+    /// Passes a report on to the engine or refuses it; returns whether the stream continues.
     async fn take(&self, message: v1::FrameReport) -> bool {
         let received_ns = unix_time_ns();
-        if !self.node_table.is_current(&self.session) {
-            self.line.fail(Status::aborted("this node has registered again"));
+        let (service, node) = (&self.service, self.node);
+        if !service.node_table.is_current(&self.session) {
+            self.acknowledgements.fail(Status::aborted("this node has registered again"));
             return false;
         }
         let frame = FrameId { run: message.run, frame: message.frame };
-        let Some(reply) = self.line.reply(frame) else {
-            self.node_table.refused();
-            self.line.fail(Status::resource_exhausted("more reports under way than the credit allows"));
+        let Some(acknowledgement) = self.acknowledgements.expect(frame) else {
+            service.node_table.refused();
+            let reason = "more reports in flight than the credit allows";
+            self.acknowledgements.fail(Status::resource_exhausted(reason));
             return false;
         };
-        let (kept, sent) = (self.keep.then(|| message.clone()), message.blocks.len());
-        match report_from_wire(message, self.node, &self.system) {
+        let (kept, paths) =
+            (service.recording.as_ref().map(|_| message.clone()), message.blocks.len() as u64);
+        match report_from_wire(message, node, &service.system) {
             Ok(report) => {
-                let node = self.node;
-                let incoming = Incoming { node, report, message: kept, received_ns, reply };
-                self.events.send(Event::Report(Box::new(incoming))).await.is_ok()
+                let incoming = Incoming { node, report, message: kept, received_ns, acknowledgement };
+                service.events.send(Event::Report(Box::new(incoming))).await.is_ok()
             }
             Err(error) => {
-                tracing::warn!(node = self.node, %error, "report refused");
-                self.node_table.refused_blocks(self.node, sent as u64);
-                let fates = crate::ledger::Fates { dropped: sent as u64, ..Default::default() };
-                reply.because(Some(error.to_string())).send(fates, "");
+                tracing::warn!(node, %error, "report refused");
+                service.node_table.refused_paths(node, paths);
+                acknowledgement.send(Fates { dropped: paths, ..Fates::default() }, &error.to_string());
                 true
             }
         }

@@ -1,7 +1,7 @@
 //! One frame solved: the pure chain with a stopwatch around its two steps.
 //!
 //! With batches a frame takes part in several fixes; what these have in common is made once and kept with it.
-//! Knows blocks alone. The truth lives in [`crate::truth`], which nothing here can reach.
+//! It sees only received paths: the truth is in `truth`, which nothing here can reach.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -9,11 +9,44 @@ use std::time::{Duration, Instant};
 
 use estimation::angles::AngleEstimate;
 use estimation::direct::{Missed, Survey};
-use estimation::fusion::{FrameBlocks, FusedFix, Fuser, FusionError};
+use estimation::fusion::{Estimator, FrameBlocks, FusedFix, Fuser, FuserError, FusionError, Method};
+use model::System;
 use proto::convert::FrameId;
 
 use crate::basis::{Basis, FrameBasis};
 use crate::fix::{FixRecord, Source};
+use crate::method::MethodSettings;
+
+/// What solves frames: an estimator of single frames, and the fuser of batches where there is one.
+pub struct Solver {
+    estimator: Arc<dyn Estimator>,
+    batches: Option<Arc<Fuser>>,
+}
+
+impl Solver {
+    /// The fuser of a site.
+    pub fn new(site: &System, method: &MethodSettings) -> Result<Self, FuserError> {
+        let fuser = Arc::new(Fuser::new(site.clone(), method.fusion())?);
+        Ok(Self { estimator: fuser.clone(), batches: Some(fuser) })
+    }
+
+    /// Another estimator, which solves single frames only.
+    pub fn with_estimator(estimator: Box<dyn Estimator>) -> Self {
+        Self { estimator: estimator.into(), batches: None }
+    }
+
+    /// Frames per batch.
+    pub fn batch_frames(&self) -> usize {
+        self.batches.as_ref().map_or(1, |fuser| fuser.settings().batch.frames)
+    }
+
+    /// Whether the direct method is missing although it is part of the method.
+    pub fn lacks_direct(&self) -> bool {
+        self.batches
+            .as_ref()
+            .is_some_and(|fuser| fuser.settings().method == Method::Auto && !fuser.has_direct())
+    }
+}
 
 /// A solved frame.
 #[derive(Debug)]
@@ -81,10 +114,10 @@ impl Kept {
 /// Frames before the one in question, of the same run, with their numbers.
 pub type Earlier = Vec<(u64, Arc<Kept>)>;
 
-/// Solves a frame, together with earlier ones where those are given.
-pub fn solve(fuser: &Fuser, frame: FrameId, kept: &Kept, earlier: &Earlier, source: Source) -> Solved {
+/// Solves a frame, together with earlier ones where those are given; the first fix counts.
+pub fn solve(solver: &Solver, frame: FrameId, kept: &Kept, earlier: &Earlier, source: Source) -> Solved {
     let started = Instant::now();
-    if !earlier.is_empty() {
+    if let Some(fuser) = solver.batches.as_deref().filter(|_| !earlier.is_empty()) {
         match solve_batch(fuser, (frame.frame, kept), earlier) {
             // Several frames may lack what one has, such as a target that keeps its velocity.
             Err(FusionError::Missed(Missed::Unobservable)) => {}
@@ -98,13 +131,16 @@ pub fn solve(fuser: &Fuser, frame: FrameId, kept: &Kept, earlier: &Earlier, sour
             }
         }
     }
-    let prepared = fuser.prepare(&kept.blocks);
-    let angles = fuser.angles(&prepared);
-    let between = Instant::now();
-    let outcome = fuser.locate(&prepared, &angles);
+    let mut angles_stage = (None, started);
+    let fixes = solver.estimator.estimate_observed(&kept.blocks, &mut |angles| {
+        angles_stage = (angles.cloned(), Instant::now());
+    });
+    let first =
+        |fixes: Vec<FusedFix>| fixes.into_iter().next().ok_or(FusionError::Other(NO_TARGET.to_owned()));
+    let outcome = fixes.and_then(first);
+    let (angles, between) = angles_stage;
     let times = (between - started, between.elapsed());
-    let estimate = angles.as_ref().ok().and_then(Option::as_ref);
-    Solved::new((frame, kept), estimate, &outcome, source, times)
+    Solved::new((frame, kept), angles.as_ref(), &outcome, source, times)
 }
 
 fn solve_batch(fuser: &Fuser, last: (u64, &Kept), earlier: &Earlier) -> Result<FusedFix, FusionError> {

@@ -1,4 +1,4 @@
-//! What the fixes so far add up to: availability, error against the bound, latency per stage.
+//! Statistics of the fixes so far: availability, error relative to the bound, latency per stage.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::fix::{FixRecord, Timing};
 
-/// Longest latency that is told apart.
+/// Longest latency that is resolved.
 const LONGEST_NS: u64 = 600_000_000_000;
 
 /// Stages in the order in which a frame passes them.
@@ -17,22 +17,17 @@ pub const STAGES: [&str; 8] = ["emit", "filter", "wire", "assemble", "angles", "
 /// Quantiles of one stage, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct Quantiles {
-    /// Median.
     pub p50: f64,
-    /// 90 %.
     pub p90: f64,
-    /// 99 %.
     pub p99: f64,
-    /// 99.9 %.
     pub p999: f64,
-    /// Largest.
     pub max: f64,
-    /// Values.
+    /// Number of values.
     pub n: u64,
 }
 
 impl Quantiles {
-    /// Of a histogram of nanoseconds, in one pass: a histogram is long, and this is asked for while others wait.
+    /// Quantiles of a histogram of nanoseconds, in one pass: a histogram is long, and callers hold a lock.
     pub fn of(histogram: &Histogram<u64>) -> Self {
         let shares = [0.5, 0.9, 0.99, 0.999];
         let ranks = shares.map(|share| ((share * histogram.len() as f64).ceil() as u64).max(1));
@@ -64,7 +59,6 @@ impl Default for StageHistograms {
 }
 
 impl StageHistograms {
-    /// Adds the times of one fix.
     pub fn record(&mut self, timing: &Timing) {
         let one = std::slice::from_ref;
         let total = timing.total_ms.as_slice();
@@ -85,18 +79,17 @@ impl StageHistograms {
         }
     }
 
-    /// By name of the stage.
+    /// Histograms with the names of their stages.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &Histogram<u64>)> {
         STAGES.iter().copied().zip(&self.0)
     }
 
-    /// Quantiles by name of the stage.
     pub fn quantiles(&self) -> BTreeMap<&'static str, Quantiles> {
         self.iter().map(|(stage, histogram)| (stage, Quantiles::of(histogram))).collect()
     }
 }
 
-/// Counts of fixes and of frames without one, kept apart from [`Statistics`] because they are known at once.
+/// Counts of fixes and of frames without a fix, which unlike [`Statistics`] do not wait for the truth.
 #[derive(Debug, Clone, Default)]
 pub struct Tally {
     fixes: u64,
@@ -107,7 +100,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Adds a frame that was solved; without a position, the kind of reason.
+    /// Counts a solved frame; `reason` is the kind of reason why it has no position.
     pub fn count(&mut self, fix: &FixRecord, reason: Option<String>) {
         if fix.position_m.is_some() {
             self.fixes += 1;
@@ -123,10 +116,10 @@ impl Tally {
     }
 }
 
-/// Kinds of reasons that are told apart.
+/// Kinds of reasons that are counted separately.
 const MOST_REASONS: usize = 16;
 
-/// What the others are called.
+/// Name under which all other reasons are counted.
 const OTHER_REASON: &str = "another reason";
 
 /// Quantile of the normal distribution for an interval of 95 %.
@@ -137,16 +130,16 @@ const NORMAL_95: f64 = 1.959_963_984_540_054;
 pub struct Statistics {
     /// Fixes whose truth is known.
     judged: u64,
-    /// Frames behind these, summed.
+    /// Frames that these were made from, with repetition.
     frames: u64,
     error: Moments,
     bound: Moments,
     nees: Moments,
     error_times_bound: f64,
-    stages: StageHistograms,
+    pub stages: StageHistograms,
 }
 
-/// First two moments of a sample.
+/// Sums of the values and of their squares.
 #[derive(Debug, Clone, Copy, Default)]
 struct Moments {
     sum: f64,
@@ -160,41 +153,36 @@ impl Moments {
     }
 }
 
-/// Statistics as they are told.
+/// Statistics as they are published.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Figures {
-    /// Frames with a position.
+    /// Frames with a position: nominal, degraded and doubtful.
     pub fixes: u64,
-    /// Of these, nominal.
     pub nominal: u64,
-    /// Of these, degraded.
     pub degraded: u64,
-    /// Of these, doubtful.
     pub doubtful: u64,
     /// Frames that were solved and gave no position.
     pub without_fix: u64,
-    /// Why, by kind of reason.
     pub without_fix_reasons: BTreeMap<String, u64>,
-    /// Fixes with known truth.
+    /// Fixes whose truth is known; the following figures are of these.
     pub judged: u64,
-    /// Rms error of those.
     pub rms_error_m: Option<f64>,
-    /// Rms of the exact bound for the same fixes.
+    /// Rms of the exact bound.
     pub bound_rms_m: Option<f64>,
-    /// Mean squared error over the mean bound.
+    /// Ratio of the mean squared error to the mean bound.
     pub gap_db: Option<f64>,
-    /// Where the gap lies with 95 % confidence.
+    /// 95 % confidence interval.
     pub gap_db_interval: Option<[f64; 2]>,
-    /// Mean normalised squared error: two for an honest covariance.
+    /// Mean normalised squared error: 2 for a consistent covariance.
     pub nees: Option<f64>,
-    /// Where its expectation lies with 95 % confidence.
+    /// 95 % confidence interval.
     pub nees_interval: Option<[f64; 2]>,
-    /// Latency per stage.
+    /// Latency per stage, of all fixes.
     pub latency_ms: BTreeMap<&'static str, Quantiles>,
 }
 
 impl Statistics {
-    /// Adds a solved frame that was made of so many frames.
+    /// Adds a fix that was made from `frames` frames.
     pub fn record(&mut self, fix: &FixRecord, frames: usize) {
         self.stages.record(&fix.timing);
         let Some(truth) = &fix.truth else { return };
@@ -213,12 +201,7 @@ impl Statistics {
         self.error_times_bound += error_m2 * bound_m2;
     }
 
-    /// Latency per stage.
-    pub fn stages(&self) -> &StageHistograms {
-        &self.stages
-    }
-
-    /// What they add up to, without quantiles, which take long.
+    /// The figures without latencies, which take long to compute.
     pub fn figures(&self, counts: &Tally) -> Figures {
         let mean = |sum: f64| (self.judged > 0).then(|| sum / self.judged as f64);
         Figures {
@@ -239,8 +222,8 @@ impl Statistics {
         }
     }
 
-    /// Variance of a mean over fixes, from that of one. Fixes made of F frames each share up to F - 1 of them with
-    /// their neighbours; their errors then vary together, and the variance of the mean is at most F times as large.
+    /// Variance of a mean over fixes, from that of one fix. Fixes made from F frames each share up to F - 1 of them with
+    /// their neighbours; their errors are then correlated, and the variance of the mean is at most F times as large.
     fn variance_of_mean(&self, variance: f64) -> f64 {
         let count = self.judged as f64;
         let shared = self.frames as f64 / count;
@@ -262,7 +245,7 @@ impl Statistics {
         Some([-half, half].map(|shift| db_from_ratio(error / bound * shift.exp())))
     }
 
-    /// Mean plus and minus 1.96 of its standard deviation, which comes from the sample.
+    /// Mean plus and minus 1.96 times its standard deviation, which is estimated from the sample.
     fn nees_interval(&self) -> Option<[f64; 2]> {
         let count = self.judged as f64;
         let mean = self.nees.sum / count;

@@ -1,13 +1,13 @@
-//! Ground truth, for display and error figures only.
+//! Ground truth, for display and error statistics only.
 //!
-//! The simulator tells it over a channel of its own. It is joined to a fix after the fix is made, by the
-//! publisher; neither the assembler nor the solver knows this module, which a test checks.
+//! The simulator sends it over a separate stream. The publisher joins it to a fix after the fix is made; neither the
+//! assembler nor the solver uses this module, which a test checks.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use estimation::direct::Combination;
-use model::{Gain, Information, Point, Scheme, System, constant_velocity_crb_m2};
+use model::{Gain, Information, Point, Scheme, Score, System, constant_velocity_crb_m2};
 use nalgebra::Matrix2;
 use proto::convert::FrameId;
 
@@ -17,34 +17,31 @@ use crate::fix::{FixRecord, Truth};
 /// Frames whose truth is kept: more than the fixes under way and the frames of a batch.
 const REMEMBERED_FRAMES: usize = 8192;
 
-/// What the simulator says of a target in one frame.
+/// The target in one frame, as sent by the simulator.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TrueTarget {
-    /// Where it is.
     pub position_m: Point,
-    /// Its radar cross-section.
     pub rcs_m2: f64,
 }
 
-/// Truth by frame, bounded: the oldest goes first. Shared, cheap to clone.
+/// Truth by frame, bounded: the oldest is removed first. Shared, cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct TruthStore(Arc<Mutex<Records>>);
 
 #[derive(Debug, Default)]
 struct Records {
     records: BTreeMap<FrameId, TrueTarget>,
-    /// Streams that tell the truth now.
+    /// Number of open streams.
     sources: usize,
-    /// The last frame told of.
+    /// The furthest frame received.
     latest: Option<FrameId>,
 }
 
-/// A stream that tells the truth; ends when it is dropped.
+/// A stream of truth, which is open until this is dropped.
 #[derive(Debug)]
 pub struct TruthSource(TruthStore);
 
 impl TruthSource {
-    /// Keeps the truth of a frame.
     pub fn tell(&self, frame: FrameId, target: TrueTarget) {
         self.0.insert(frame, target);
     }
@@ -61,13 +58,11 @@ impl TruthStore {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A stream begins.
     pub fn source(&self) -> TruthSource {
         self.records().sources += 1;
         TruthSource(self.clone())
     }
 
-    /// Keeps the truth of a frame.
     pub fn insert(&self, frame: FrameId, target: TrueTarget) {
         let mut records = self.records();
         records.records.insert(frame, target);
@@ -77,44 +72,41 @@ impl TruthStore {
         }
     }
 
-    /// The truth of a frame, if it is known.
     pub fn get(&self, frame: FrameId) -> Option<TrueTarget> {
         self.records().records.get(&frame).copied()
     }
 
-    /// Whether the truth of a frame that is not known may still come: a stream is open and has not come as far.
+    /// Whether the truth of a frame that is not known may still arrive: a stream is open and has not reached the frame.
     pub fn may_come(&self, frame: FrameId) -> bool {
         let records = self.records();
         records.sources > 0 && records.latest < Some(frame)
     }
 }
 
-/// Compares a fix with the truth, and with what the exact bound allows for the data that it was made of; none while
-/// the truth of its frame is not known.
+/// Compares a fix with the truth and with the exact bound of the data that it was made from; none while the truth of its
+/// frame is not known.
 pub fn judge(record: &FixRecord, basis: &Basis, system: &System, truth: &TruthStore) -> Option<Truth> {
     let target_m = truth.get(record.frame_id())?.position_m;
     let bound = bound_m2(basis, system, |frame| truth.get(frame));
-    let error = record.position_m.map(|position_m| Point::from(position_m) - target_m);
-    let nees = error.zip(record.covariance_m2).and_then(|(error, [xx, xy, yy])| {
-        let covariance = Matrix2::new(xx, xy, xy, yy);
-        Some(error.dot(&covariance.cholesky()?.solve(&error)))
+    let score = record.position_m.zip(record.covariance_m2).map(|(position_m, [xx, xy, yy])| {
+        Score::new(position_m.into(), &Matrix2::new(xx, xy, xy, yy), target_m)
     });
     Some(Truth {
         position_m: target_m.into(),
-        error_m: error.map(|error| error.norm()),
+        error_m: score.map(|score| score.error_m),
         bound_rms_m: bound.map(|bound| bound.trace().sqrt()),
         bound_m2: bound.map(|bound| [bound.m11, bound.m12, bound.m22]),
-        nees,
+        nees: score.and_then(|score| score.nees),
     })
 }
 
-/// Bound on the position in the last frame of a basis: the information of every frame at the place where the target
-/// then was, of the paths that came, times the frames that each node averaged; several frames under the
-/// constant-velocity model by which they were fused. None where the truth of a frame is not known.
+/// Bound on the position in the last frame of a basis: the information of every frame at the true position of that
+/// frame, of the paths that were received, times the frames that each node averaged; several frames are combined under
+/// the constant-velocity model by which they were fused. None if the truth of a frame is not known.
 ///
-/// Frames added up coherently share one gain per path, which says more than a gain of its own for every frame, so that
-/// the bound with gains unknown per frame would not bound them. The bound with known gains does: who
-/// knows the gains knows all that the coherent model leaves unknown but the state.
+/// Frames combined coherently share one gain per path, which is more informative than a separate gain for every frame, so
+/// that the bound with gains unknown per frame would not be a lower bound. The bound with known gains is one: apart from
+/// the state, the gains are all that the coherent model leaves unknown.
 fn bound_m2(
     basis: &Basis,
     system: &System,
@@ -150,26 +142,26 @@ mod tests {
     }
 
     #[test]
-    fn the_book_is_bounded() {
-        let book = TruthStore::default();
+    fn the_store_is_bounded() {
+        let store = TruthStore::default();
         for frame in 0..REMEMBERED_FRAMES as u64 + 10 {
-            book.insert(id(frame), target(frame as f64));
+            store.insert(id(frame), target(frame as f64));
         }
-        assert_eq!(book.get(id(9)), None);
-        assert_eq!(book.get(id(10)), Some(target(10.0)));
+        assert_eq!(store.get(id(9)), None);
+        assert_eq!(store.get(id(10)), Some(target(10.0)));
     }
 
     #[test]
     fn a_truth_may_come_while_one_tells_and_has_not_come_as_far() {
-        let book = TruthStore::default();
-        assert!(!book.may_come(id(0)), "nobody tells");
-        let source = book.source();
-        assert!(book.may_come(id(3)));
+        let store = TruthStore::default();
+        assert!(!store.may_come(id(0)), "nobody tells");
+        let source = store.source();
+        assert!(store.may_come(id(3)));
         source.tell(id(3), target(3.0));
-        assert!(!book.may_come(id(2)), "passed over: it will not come");
-        assert!(book.may_come(id(4)));
+        assert!(!store.may_come(id(2)), "passed over: it will not come");
+        assert!(store.may_come(id(4)));
         drop(source);
-        assert!(!book.may_come(id(4)));
+        assert!(!store.may_come(id(4)));
     }
 
     fn bound_rms_m(frames: Vec<FrameBasis>, combination: Combination, rcs_m2: f64) -> Option<f64> {

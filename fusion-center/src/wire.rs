@@ -1,4 +1,4 @@
-//! What the fusion center says on the wire: fixes and node status as messages.
+//! Fixes and node status as wire messages.
 
 use proto::v1;
 
@@ -6,11 +6,11 @@ use crate::fix::{FixRecord, Source};
 use crate::ledger::Balance;
 use crate::node_table::NodeView;
 
-/// A report as it came, which the recording keeps; nothing else looks into it.
+/// A report as received, which only the recording uses.
 pub type ReportMessage = v1::FrameReport;
 
 impl FixRecord {
-    /// As a message of the watch stream.
+    /// The message of the watch stream.
     pub fn to_wire(&self) -> v1::Fix {
         let point = |p: [f64; 2]| v1::Point { x_m: p[0], y_m: p[1] };
         let worst = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);

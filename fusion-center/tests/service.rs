@@ -2,8 +2,9 @@
 
 mod support;
 
+use estimation::fusion::{Estimator, FixMethod, FrameBlocks, FusedFix, FusionError};
 use hyloc_fusion_center::ledger::Fates;
-use model::System;
+use model::{Point, System};
 use proto::site::SharedSite;
 use proto::v1;
 use support::*;
@@ -33,6 +34,39 @@ async fn reports_become_fixes_and_every_block_is_accounted_for() {
     assert!(status.nodes.iter().all(|node| node.connected && node.fused == 15 && node.unaccounted == 0));
     let summary = center.stop().await;
     assert_eq!((summary.figures.fixes, summary.unaccounted), (5, 0));
+}
+
+/// Finds the target at (1, 2), and none in frames of fewer than nine paths.
+struct Fixed;
+
+impl Estimator for Fixed {
+    fn estimate(&self, frame: &FrameBlocks) -> Result<Vec<FusedFix>, FusionError> {
+        let fix =
+            FusedFix::new(FixMethod::Other("fixed"), Point::new(1.0, 2.0), nalgebra::Matrix2::identity());
+        Ok(if frame.present().count() < 9 { Vec::new() } else { vec![fix] })
+    }
+}
+
+#[tokio::test]
+async fn another_estimator_makes_the_fixes() {
+    let options = Options { deadline_ms: Some(1000), ..Options::default() };
+    let center = Center::start_with(options, Some(Box::new(Fixed))).await;
+    let echoes = Echoes::new();
+    let mut nodes = nodes(&center).await;
+    let mut watch = center.client().await.watch(v1::WatchRequest {}).await.unwrap().into_inner();
+    for node in &mut nodes {
+        node.send(echoes.report(node.index, 0)).await;
+    }
+    let fix = within(watch.message()).await.unwrap().unwrap();
+    let position = fix.position.unwrap();
+    assert_eq!((position.x_m, position.y_m, fix.method.as_str()), (1.0, 2.0, "fixed"));
+    for node in &mut nodes[..2] {
+        node.send(echoes.report(node.index, 1)).await;
+    }
+    let none = within(watch.message()).await.unwrap().unwrap();
+    assert_eq!((none.frame, none.status.as_str()), (1, "unobservable"));
+    let figures = center.stop().await.figures;
+    assert_eq!((figures.fixes, figures.without_fix), (1, 1));
 }
 
 #[tokio::test]

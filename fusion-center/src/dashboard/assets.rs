@@ -1,4 +1,4 @@
-//! The files of the page, embedded.
+//! The embedded files of the page.
 
 use axum::extract::Path;
 use axum::http::{StatusCode, header};
@@ -15,13 +15,11 @@ const ASSETS: [(&str, &str, &str); 8] = [
     ("icon.svg", "image/svg+xml", include_str!("../../assets/icon.svg")),
 ];
 
-/// The page.
 pub async fn index() -> Response {
     let page = include_str!("../../assets/index.html");
     ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], page).into_response()
 }
 
-/// One of its files.
 pub async fn asset(Path(name): Path<String>) -> Response {
     match ASSETS.iter().find(|(known, _, _)| *known == name) {
         Some((_, kind, text)) => ([(header::CONTENT_TYPE, *kind)], *text).into_response(),

@@ -1,14 +1,14 @@
-//! What the page may change: the target's path and the profile of the backhaul, if that was allowed.
+//! Control by the page: the target's motion and the profile of the backhaul, if that is allowed.
 //!
-//! The fusion center only passes on. The simulator and the relay have controls of their own, on addresses that
-//! a browser need not reach, and decide for themselves. Nothing is passed on unless this process was started
-//! with `--allow-control`, and unless the request is one that only its own page can make: JSON, which a form
-//! elsewhere cannot send, to an address rather than a name, which another page cannot have taken over.
+//! The fusion center only forwards requests. The simulator and the backhaul emulator have controls of their own, on
+//! addresses that a browser need not reach, and decide for themselves. Nothing is forwarded unless this process was
+//! started with `--allow-control`, and unless only its own page can have made the request: JSON, which a form of another
+//! site cannot send, to an IP address rather than a name, which excludes DNS rebinding.
 
 use std::net::ToSocketAddrs;
-use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
@@ -18,25 +18,26 @@ use serde_json::{Value, json};
 use settings::OrNone;
 use settings::check::host_and_port_or_none;
 use telemetry::client;
+use telemetry::exit::sentence;
 use telemetry::http::named_by_address;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
-use super::Shown;
+use super::ApiState;
 
-/// How long what the others said is passed on without asking again.
+/// How long the state of simulator and backhaul is cached.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// Longest body that is looked at.
+/// Longest request body that is accepted, bytes.
 pub const LARGEST_BODY: usize = 1024;
 
-/// What may be changed, and where.
+/// What may be changed, and the addresses where.
 #[derive(Debug, Clone, PartialEq, Eq, Default, clap::Args)]
 pub struct ControlSettings {
-    /// Let the page change what --control-simulator and --control-backhaul name.
+    /// Allow the page to change what --control-simulator and --control-backhaul name.
     #[arg(long = "allow-control", id = "allow_control")]
     pub allowed: bool,
-    /// Host and port where the simulator's path is changed, or `none`.
+    /// Host and port where the motion of the simulator's target is changed, or `none`.
     #[arg(long = "control-simulator", id = "control_simulator", value_name = "ADDRESS", default_value = "none",
           value_parser = host_and_port_or_none)]
     pub simulator: OrNone<String>,
@@ -46,20 +47,18 @@ pub struct ControlSettings {
     pub backhaul: OrNone<String>,
 }
 
-/// Passes changes on, one at a time.
-#[derive(Debug, Clone)]
-pub struct Control(Arc<Inner>);
-
+/// Forwards changes, one at a time.
 #[derive(Debug)]
-struct Inner {
+pub struct Control {
     settings: ControlSettings,
     changing: Mutex<()>,
-    known: Mutex<Option<(Instant, Value)>>,
+    cached: Mutex<Option<(Instant, Value)>>,
 }
 
+/// The body of a change.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Wish {
+struct ChangeRequest {
     name: String,
 }
 
@@ -71,24 +70,23 @@ fn refuse(status: StatusCode, reason: impl std::fmt::Display) -> ErrorResponse {
 }
 
 impl Control {
-    /// With these settings.
     pub fn new(settings: ControlSettings) -> Self {
-        Self(Arc::new(Inner { settings, changing: Mutex::default(), known: Mutex::default() }))
+        Self { settings, changing: Mutex::default(), cached: Mutex::default() }
     }
 
-    /// In words, for the API's description of itself.
+    /// Whether control is allowed, for the API's description.
     pub fn describe(&self) -> &'static str {
-        if self.0.settings.allowed { "allowed" } else { "off: start the fusion center with --allow-control" }
+        if self.settings.allowed { "allowed" } else { "off: start the fusion center with --allow-control" }
     }
 
-    /// What may be changed, and how things stand.
+    /// What may be changed, and its current state.
     async fn view(&self) -> Value {
-        let Inner { settings, known, .. } = &*self.0;
+        let settings = &self.settings;
         if !settings.allowed {
             return json!({ "allowed": false, "simulator": null, "backhaul": null });
         }
-        let mut known = known.lock().await;
-        if let Some((since, view)) = &*known
+        let mut cached = self.cached.lock().await;
+        if let Some((since, view)) = &*cached
             && since.elapsed() < FRESH
         {
             return view.clone();
@@ -96,17 +94,14 @@ impl Control {
         let simulator = current(settings.simulator.as_deref(), "/motion").await;
         let backhaul = current(settings.backhaul.as_deref(), "/profiles").await;
         let view = json!({ "allowed": true, "simulator": simulator, "backhaul": backhaul });
-        *known = Some((Instant::now(), view.clone()));
+        *cached = Some((Instant::now(), view.clone()));
         view
     }
 
-    /// Whether a request may change anything, and the name that it asks for.
+    /// Checks whether a request may change anything; returns the name that it asks for.
     fn admit(&self, headers: &HeaderMap, body: &Bytes) -> Result<String, ErrorResponse> {
-        if !self.0.settings.allowed {
-            return Err(refuse(
-                StatusCode::FORBIDDEN,
-                "control is off: start the fusion center with --allow-control",
-            ));
+        if !self.settings.allowed {
+            return Err(refuse(StatusCode::FORBIDDEN, format!("control is {}", self.describe())));
         }
         if !named_by_address(headers) {
             let reason = "control is for pages opened by address, as in http://127.0.0.1:7401/";
@@ -116,34 +111,34 @@ impl Control {
         if kind.split(';').next().map(str::trim) != Some("application/json") {
             return Err(refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body must be application/json"));
         }
-        let wish: Wish =
+        let ChangeRequest { name } =
             serde_json::from_slice(body).map_err(|error| refuse(StatusCode::UNPROCESSABLE_ENTITY, error))?;
         let plain = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
-        if !(1..=32).contains(&wish.name.len()) || !wish.name.bytes().all(plain) {
+        if !(1..=32).contains(&name.len()) || !name.bytes().all(plain) {
             let reason = "a name has 1 to 32 lower-case letters, digits or hyphens";
             return Err(refuse(StatusCode::UNPROCESSABLE_ENTITY, reason));
         }
-        Ok(wish.name)
+        Ok(name)
     }
 
-    /// Passes a change on, and tells how things stand then.
-    async fn pass_on(
+    /// Forwards a change of `what` and returns the new state.
+    async fn forward(
         &self,
-        whom: Option<&str>,
+        address: Option<&str>,
         what: &'static str,
         path: &'static str,
         body: String,
     ) -> Result<Json<Value>, ErrorResponse> {
-        let Some(whom) = whom else {
+        let Some(address) = address else {
             let reason = format!("the fusion center was not told where the {what} is controlled");
             return Err(refuse(StatusCode::NOT_FOUND, reason));
         };
-        let Ok(_one_at_a_time) = self.0.changing.try_lock() else {
-            return Err(refuse(StatusCode::CONFLICT, "another change is under way"));
+        let Ok(_one_at_a_time) = self.changing.try_lock() else {
+            return Err(refuse(StatusCode::CONFLICT, "another change is in progress"));
         };
-        tracing::info!(what, body, "a change was asked for");
-        match ask(whom, "PUT", path, body).await {
-            Ok(client::Answer { status: 200..300, .. }) => {}
+        tracing::info!(what, body, "change requested");
+        match request(address, "PUT", path, body).await {
+            Ok(client::Response { status: 200..300, .. }) => {}
             Ok(answer) => {
                 let status = if answer.status == 422 {
                     StatusCode::UNPROCESSABLE_ENTITY
@@ -156,61 +151,61 @@ impl Control {
                 return Err(refuse(StatusCode::BAD_GATEWAY, format!("the {what} does not answer: {error}")));
             }
         }
-        *self.0.known.lock().await = None;
+        *self.cached.lock().await = None;
         Ok(Json(self.view().await))
     }
 }
 
-/// What `whom` says of itself; null if nobody is there to be asked.
-async fn current(whom: Option<&str>, path: &'static str) -> Value {
-    let Some(whom) = whom else { return Value::Null };
-    let answer = ask(whom, "GET", path, String::new()).await;
-    let parsed = answer.map_err(|error| error.to_string()).and_then(|answer| match answer.status {
+/// The state that is served at `address`; null without an address.
+async fn current(address: Option<&str>, path: &'static str) -> Value {
+    let Some(address) = address else { return Value::Null };
+    let answer = request(address, "GET", path, String::new()).await;
+    let parsed = answer.map_err(|error| sentence(&error)).and_then(|answer| match answer.status {
         200 => serde_json::from_str(&answer.body).map_err(|error| error.to_string()),
         _ => Err(answer.body),
     });
     parsed.unwrap_or_else(|reason| json!({ "error": reason }))
 }
 
-/// Asks by address: the others, too, trust no names.
-async fn ask(
-    whom: &str,
+/// Sends a request to the IP address of `host`: the other processes, too, refuse requests by name.
+async fn request(
+    host: &str,
     method: &'static str,
     path: &'static str,
     body: String,
-) -> std::io::Result<client::Answer> {
-    let whom = whom.to_owned();
-    let asking = move || {
-        let unknown = || std::io::Error::new(std::io::ErrorKind::NotFound, format!("{whom} has no address"));
-        let address = whom.to_socket_addrs()?.next().ok_or_else(unknown)?;
+) -> anyhow::Result<client::Response> {
+    let host = host.to_owned();
+    let request = move || {
+        let unknown = || format!("{host} has no address");
+        let address = host.to_socket_addrs().with_context(unknown)?.next().with_context(unknown)?;
         client::request(method, &format!("http://{address}{path}"), &body)
     };
-    tokio::task::spawn_blocking(asking).await.map_err(std::io::Error::other)?
+    tokio::task::spawn_blocking(request).await?
 }
 
 /// `GET /api/control`.
-pub async fn show(State(shown): State<Shown>) -> Json<Value> {
-    Json(shown.control.view().await)
+pub async fn show(State(state): State<ApiState>) -> Json<Value> {
+    Json(state.control.view().await)
 }
 
 /// `POST /api/control/motion`.
 pub async fn motion(
-    State(Shown { control, .. }): State<Shown>,
+    State(ApiState { control, .. }): State<ApiState>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Json<Value>, ErrorResponse> {
     let name = control.admit(&headers, &body)?;
-    control.pass_on(control.0.settings.simulator.as_deref(), "simulator", "/motion", name).await
+    control.forward(control.settings.simulator.as_deref(), "simulator", "/motion", name).await
 }
 
 /// `POST /api/control/profile`.
 pub async fn profile(
-    State(Shown { control, .. }): State<Shown>,
+    State(ApiState { control, .. }): State<ApiState>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Json<Value>, ErrorResponse> {
     let plan = format!("profile = \"{}\"\n", control.admit(&headers, &body)?);
-    control.pass_on(control.0.settings.backhaul.as_deref(), "backhaul", "/profile", plan).await
+    control.forward(control.settings.backhaul.as_deref(), "backhaul", "/profile", plan).await
 }
 
 #[cfg(test)]

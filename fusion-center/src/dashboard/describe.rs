@@ -1,37 +1,36 @@
-//! The API in its own words.
+//! The description of the API that the API serves.
 
 use axum::Json;
 use axum::extract::State;
 use serde_json::{Value, json};
 
-use super::Shown;
+use super::ApiState;
 
 /// `GET /api`.
-pub async fn describe(State(shown): State<Shown>) -> Json<Value> {
+pub async fn describe(State(state): State<ApiState>) -> Json<Value> {
     Json(json!({
         "about": "The fusion center of hyloc. Metres, seconds, radians unless a name says otherwise; times that end \
-                  in _ns are nanoseconds since the Unix epoch; null is what is not known.",
+                  in _ns are nanoseconds since the Unix epoch; null is unknown.",
         "requests": requests(),
-        "control": shown.control.describe(),
+        "control": state.control.describe(),
         "events": { "fix": fix(), "status": status() },
     }))
 }
 
 fn requests() -> Value {
     json!({
-        "GET /": "the page, which uses nothing but this API",
+        "GET /": "the page, which uses only this API",
         "GET /api": "this description",
         "GET /api/site": "base station, coverage area and IRSs with broadside and unambiguous half sector",
         "GET /api/summary": "fixes so far, error against the exact bound, latency per stage, ledger of every node",
         "GET /api/live": "server-sent events: 'fix' holds the latest fix, at most ten a second, and a hundred for all \
-                          viewers together; 'status' holds nodes, counts and the server's time, twice a second; who reads slowly misses what came between",
+                          viewers together; 'status' holds nodes, counts and the server's time, twice a second; a slow reader misses events",
         "GET /api/control": "whether anything may be changed; the target's motion and the backhaul's profile, with \
                              the names that each may take",
-        "POST /api/control/motion": "JSON {\"name\": MOTION}: the target goes that way from the next coherent interval \
-                                     on; 403 unless started with --allow-control",
+        "POST /api/control/motion": "JSON {\"name\": MOTION}: the target's motion from the next coherent interval on; 403 unless started with --allow-control",
         "POST /api/control/profile": "JSON {\"name\": PROFILE}: all links of the backhaul get that profile; 403 unless \
                                       started with --allow-control",
-        "GET /metrics": "Prometheus text format",
+        "GET /metrics": "metrics for Prometheus, OpenMetrics text",
         "GET /health": "200 when ready, else 503 with the reason",
     })
 }
@@ -40,24 +39,24 @@ fn fix() -> Value {
     json!({
         "frame": "number of the frame",
         "status": "nominal, degraded, doubtful or unobservable",
-        "position_m": "where the target is: [x, y]",
+        "position_m": "estimated position of the target: [x, y]",
         "covariance_m2": "of its error: [xx, xy, yy]",
-        "protection_level_m": "radius that holds the error with probability 0.999 given one undetected fault",
+        "protection_level_m": "radius that contains the error with probability 0.999 given one undetected fault",
         "nodes": "indices of the nodes that reported",
-        "paths": "paths that came, of K^2",
-        "missing": "paths [l, k] that did not come: sensed at IRS l, reflected by IRS k",
+        "paths": "number of paths received, of K^2",
+        "missing": "paths [l, k] that were not received: sensed at IRS l, reflected by IRS k",
         "excluded": "what was excluded as faulty, in words",
         "cautions": "why the fix is not nominal, in words",
-        "alternatives": "where else the target may be, likeliest first: position_m, probability; absent if nowhere",
+        "alternatives": "other positions of the target, most probable first: position_m, probability; absent if none",
         "angle_rad": "local angle at each IRS",
         "bearing_rad": "global bearing from each IRS",
         "delay_s": "refined delay of each path, by l, then k",
-        "snr_db": "signal to noise of each path as its node measured it, by l, then k",
+        "snr_db": "signal-to-noise ratio of each path as measured by its node, by l, then k",
         "method": "three-stage, direct or direct-frames; null without a fix",
-        "velocity_m_per_frame": "where several frames are taken together",
+        "velocity_m_per_frame": "only if several frames are combined",
         "iterations": "of the joint solver",
         "source": "simulated or replayed",
-        "truth": "where a simulator tells it, null until it has: position_m, error_m, bound_rms_m, bound_m2 (covariance), nees",
+        "truth": "null unless a simulator has sent it: position_m, error_m, bound_rms_m, bound_m2 (covariance), nees",
         "timing": "run, time_ns of the fix; milliseconds per stage; wire_bytes of the reports behind the fix; emit, filter and wire by node, in the order of nodes",
     })
 }
@@ -65,19 +64,19 @@ fn fix() -> Value {
 fn status() -> Value {
     json!({
         "now_ns": "the server's time",
-        "last_fix_ns": "when the last fix was out",
-        "nodes": "by index: identity, connected, last_frame, last_report_ns, and the ledger: sent = fused + late + \
+        "last_fix_ns": "when the last fix was published",
+        "nodes": "by index: identity, connected, last_frame, last_report_ns, and paths by fate: sent = fused + late + \
                   duplicate + dropped + in_flight + unaccounted",
         "counts": "frames offered, shed and waiting for a solver, age of the oldest of these, most and longest so far, \
                    whether the fusion center is overloaded; frames that too few nodes reported, reports refused",
         "fixes": "frames with a position",
         "nominal": "of these, nominal",
         "without_fix": "frames without one",
-        "gap_db": "mean squared error over the mean exact bound of the data behind each fix",
-        "gap_db_interval": "where it lies with 95 % confidence: [low, high]",
-        "nees": "mean normalised squared error; 2 is honest",
-        "nees_interval": "where its expectation lies with 95 % confidence: [low, high]",
-        "rms_error_m": "against the truth",
+        "gap_db": "ratio of the mean squared error to the mean exact bound of the data behind each fix",
+        "gap_db_interval": "95 % confidence interval: [low, high]",
+        "nees": "mean normalised squared error; 2 is consistent",
+        "nees_interval": "95 % confidence interval: [low, high]",
+        "rms_error_m": "rms distance between fix and truth",
         "bound_rms_m": "rms error that the exact bound allows",
         "latency_ms": "quantiles per stage",
     })

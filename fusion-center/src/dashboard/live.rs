@@ -1,8 +1,8 @@
-//! Live data as server-sent events: each is written once and shared by all viewers, who are bounded in number
-//! and in what is kept for them.
+//! Live data as server-sent events. Each event is serialised once and shared by all viewers, whose number and buffers are
+//! bounded.
 //!
-//! Every viewer has one place for the latest fix and one for the latest status. One that reads slowly misses
-//! what came in between; one that never reads costs a place, and holds up nobody.
+//! Every viewer has a buffer for the latest fix and one for the latest status. A viewer that reads slowly misses
+//! events; one that never reads occupies a slot, and delays no other.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -20,25 +20,23 @@ use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::Shown;
+use super::ApiState;
 use crate::statistics::Quantiles;
 
-/// Viewers at once.
 const MOST_VIEWERS: usize = 64;
 
-/// Time between two fixes that are shown: as fast as an eye follows, whatever the rate of the frames.
+/// Least time between two fix events, independent of the rate of frames.
 const FIX_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What each viewer adds to it at least: all together get a hundred fixes a second, however many they are.
-const SHARE: Duration = Duration::from_millis(10);
+/// Least time between two fix events per viewer: all viewers together get at most a hundred fixes a second.
+const FIX_INTERVAL_PER_VIEWER: Duration = Duration::from_millis(10);
 
-/// Time between two words on nodes and counts.
 const STATUS_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Words of status between two looks at the quantiles of all fixes so far, which change slowly and cost most.
+/// Status events per computation of the latency quantiles, which change slowly and are expensive.
 const QUANTILES_EVERY: u32 = 4;
 
-/// Where viewers find the latest events; cheap to clone.
+/// The receiving side of the latest events; cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Live {
     fix: watch::Receiver<Bytes>,
@@ -46,7 +44,7 @@ pub struct Live {
     viewers: Arc<AtomicUsize>,
 }
 
-/// Where the events are put.
+/// The sending side of the events.
 #[derive(Debug)]
 pub struct Caster {
     fix: watch::Sender<Bytes>,
@@ -54,25 +52,24 @@ pub struct Caster {
     viewers: Arc<AtomicUsize>,
 }
 
-/// A viewer's place; given back when it leaves.
-struct Seat(Arc<AtomicUsize>);
+/// One of [`MOST_VIEWERS`] slots; released when dropped.
+struct ViewerSlot(Arc<AtomicUsize>);
 
-impl Seat {
+impl ViewerSlot {
     fn take(viewers: &Arc<AtomicUsize>) -> Option<Self> {
         let taken = viewers.fetch_add(1, Ordering::Relaxed);
-        let seat = Self(viewers.clone());
-        (taken < MOST_VIEWERS).then_some(seat)
+        let slot = Self(viewers.clone());
+        (taken < MOST_VIEWERS).then_some(slot)
     }
 }
 
-impl Drop for Seat {
+impl Drop for ViewerSlot {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl Live {
-    /// Both ends, nobody watching.
     pub fn new() -> (Caster, Self) {
         let (fix_in, fix) = watch::channel(Bytes::new());
         let (status_in, status) = watch::channel(Bytes::new());
@@ -81,24 +78,24 @@ impl Live {
         (caster, Self { fix, status, viewers })
     }
 
-    /// A place for one more viewer, who sees what comes from now on; none if all are taken.
+    /// Adds a viewer, which gets events from now on; none if all slots are taken.
     fn join(&self) -> Option<Viewing> {
-        let seat = Seat::take(&self.viewers)?;
+        let slot = ViewerSlot::take(&self.viewers)?;
         let (mut fix, mut status) = (self.fix.clone(), self.status.clone());
         fix.mark_unchanged();
         status.mark_unchanged();
-        Some(Viewing { fix, status, _seat: seat })
+        Some(Viewing { fix, status, _slot: slot })
     }
 }
 
 struct Viewing {
     fix: watch::Receiver<Bytes>,
     status: watch::Receiver<Bytes>,
-    _seat: Seat,
+    _slot: ViewerSlot,
 }
 
 impl Viewing {
-    /// The next event that this viewer has not seen; none when there will be no more.
+    /// The next event that this viewer has not received; none when the stream has ended.
     async fn next(&mut self) -> Option<Bytes> {
         let latest = tokio::select! {
             changed = self.status.changed() => changed.ok().map(|()| &mut self.status),
@@ -108,9 +105,9 @@ impl Viewing {
     }
 }
 
-/// The stream of one viewer.
-pub async fn stream(State(shown): State<Shown>) -> Response {
-    let Some(viewing) = shown.live.join() else {
+/// `GET /api/live`.
+pub async fn stream(State(state): State<ApiState>) -> Response {
+    let Some(viewing) = state.live.join() else {
         return (StatusCode::SERVICE_UNAVAILABLE, "too many viewers\n").into_response();
     };
     let events = futures_util::stream::unfold(viewing, |mut viewing| async {
@@ -120,16 +117,16 @@ pub async fn stream(State(shown): State<Shown>) -> Response {
     ([(header::CONTENT_TYPE, "text/event-stream")], Body::from_stream(events)).into_response()
 }
 
-/// An event as it goes over the wire: JSON has no line breaks, so that one line holds it.
+/// A server-sent event; its JSON contains no line break and is therefore one line.
 fn event(name: &str, data: &impl Serialize) -> serde_json::Result<Bytes> {
     Ok(format!("event: {name}\ndata: {}\n\n", serde_json::to_string(data)?).into())
 }
 
 impl Caster {
-    /// Writes events for as long as fixes are published; viewers' streams end with it.
-    pub async fn run(self, shown: Shown) {
-        let Some(mut latest) = shown.viewer.live() else { return };
-        let (mut next_status, mut said, mut latency_ms) = (Instant::now(), 0, BTreeMap::new());
+    /// Sends events as long as fixes are published; the viewers' streams end with it.
+    pub async fn run(self, state: ApiState) {
+        let Some(mut latest) = state.viewer.live() else { return };
+        let (mut next_status, mut sent, mut latency_ms) = (Instant::now(), 0, BTreeMap::new());
         loop {
             let viewers = self.viewers.load(Ordering::Relaxed);
             tokio::time::sleep(interval(viewers)).await;
@@ -140,12 +137,12 @@ impl Caster {
             }
             if Instant::now() >= next_status {
                 next_status = Instant::now() + STATUS_INTERVAL;
-                if said % QUANTILES_EVERY == 0 {
-                    latency_ms = shown.viewer.latency_ms();
+                if sent % QUANTILES_EVERY == 0 {
+                    latency_ms = state.viewer.latency_ms();
                 }
-                said = said.wrapping_add(1);
+                sent = sent.wrapping_add(1);
                 let last_fix_ns = fix.as_ref().map(|fix| fix.timing.time_ns);
-                put(&self.status, event("status", &status(&shown, last_fix_ns, &latency_ms)));
+                put(&self.status, event("status", &status(&state, last_fix_ns, &latency_ms)));
             }
             if let Some(fix) = fix.filter(|_| fresh) {
                 put(&self.fix, event("fix", &*fix));
@@ -154,29 +151,29 @@ impl Caster {
     }
 }
 
-/// Time between two fixes for that many viewers.
+/// Time between two fix events for this many viewers.
 fn interval(viewers: usize) -> Duration {
-    FIX_INTERVAL.max(SHARE * viewers.min(MOST_VIEWERS) as u32)
+    FIX_INTERVAL.max(FIX_INTERVAL_PER_VIEWER * viewers.min(MOST_VIEWERS) as u32)
 }
 
 fn put(place: &watch::Sender<Bytes>, event: serde_json::Result<Bytes>) {
     match event {
         Ok(event) => drop(place.send_replace(event)),
-        Err(error) => tracing::error!(%error, "an event cannot be written"),
+        Err(error) => tracing::error!(%error, "an event cannot be serialised"),
     }
 }
 
 fn status(
-    shown: &Shown,
+    state: &ApiState,
     last_fix_ns: Option<u64>,
     latency_ms: &BTreeMap<&'static str, Quantiles>,
 ) -> serde_json::Value {
-    let figures = shown.viewer.tally();
+    let figures = state.viewer.tally();
     json!({
         "now_ns": unix_time_ns(),
         "last_fix_ns": last_fix_ns,
-        "nodes": shown.node_table.nodes(),
-        "counts": shown.node_table.counts(),
+        "nodes": state.node_table.nodes(),
+        "counts": state.node_table.counts(),
         "fixes": figures.fixes,
         "nominal": figures.nominal,
         "without_fix": figures.without_fix,

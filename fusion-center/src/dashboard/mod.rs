@@ -1,9 +1,9 @@
-//! One page to look at, and the API behind it.
+//! The web page and its API.
 //!
-//! The page is part of the executable, fetches nothing from elsewhere and uses nothing but the API, which
-//! describes itself at `/api`. Live data goes out as server-sent events: every viewer has one place for the
-//! latest fix, so that one that does not read holds up nobody and costs no memory. Changes are passed on to the
-//! simulator and the backhaul only where that was allowed.
+//! The page is part of the executable, loads nothing from other hosts and uses only the API, which
+//! is described at `/api`. Live data are sent as server-sent events: every viewer has one buffer for the
+//! latest fix, so that one that does not read delays no other and uses no further memory. Changes are forwarded to the
+//! simulator and the backhaul only if that is allowed.
 
 mod assets;
 mod control;
@@ -29,38 +29,36 @@ use control::Control;
 pub use control::ControlSettings;
 use live::{Caster, Live};
 
-/// Nothing inline, nothing from elsewhere.
+/// Nothing inline, nothing from other hosts.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
                                        img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// What the page shows.
 #[derive(Debug)]
 pub struct Dashboard {
-    shown: Shown,
+    state: ApiState,
     caster: Caster,
 }
 
-/// What a request sees; cheap to clone.
+/// What requests have access to; cheap to clone.
 #[derive(Debug, Clone)]
-struct Shown {
+struct ApiState {
     viewer: Viewer,
     node_table: NodeTable,
     site: Arc<SiteView>,
-    control: Control,
+    control: Arc<Control>,
     live: Live,
 }
 
 impl Dashboard {
-    /// Of this site, with its fixes, nodes and ledger.
     pub fn new(viewer: Viewer, node_table: NodeTable, site: SiteView, control: ControlSettings) -> Self {
         let (caster, live) = Live::new();
-        let shown = Shown { viewer, node_table, site: Arc::new(site), control: Control::new(control), live };
-        Self { shown, caster }
+        let control = Arc::new(Control::new(control));
+        Self { state: ApiState { viewer, node_table, site: Arc::new(site), control, live }, caster }
     }
 
-    /// The page and its API. A task is spawned that writes the live events.
+    /// The routes of page and API. Spawns a task that sends the live events.
     pub fn start(self) -> Router {
-        tokio::spawn(self.caster.run(self.shown.clone()));
+        tokio::spawn(self.caster.run(self.state.clone()));
         Router::new()
             .route("/", get(assets::index))
             .route("/assets/{name}", get(assets::asset))
@@ -72,19 +70,19 @@ impl Dashboard {
             .route("/api/control/motion", post(control::motion))
             .route("/api/control/profile", post(control::profile))
             .layer(DefaultBodyLimit::max(control::LARGEST_BODY))
-            .with_state(self.shown)
+            .with_state(self.state)
             .layer(map_response(guard))
     }
 }
 
-/// Where everything stands.
+/// Positions of the site's stations, for the map.
 #[derive(Debug, Clone, Serialize)]
 pub struct SiteView {
     base_station_m: [f64; 2],
     coverage_m: [[f64; 2]; 2],
     irs: Vec<SiteIrs>,
     power_dbm: f64,
-    /// Short form of its hash.
+    /// Short form of the site's hash.
     hash: String,
 }
 
@@ -96,7 +94,6 @@ struct SiteIrs {
 }
 
 impl SiteView {
-    /// Of a system, known by the short form of its hash.
     pub fn new(system: &System, hash: String) -> Self {
         let half_sector_rad = system.sensor_array().unambiguous_half_sector_rad();
         let irs = system.irs.iter().map(|irs| SiteIrs {
@@ -114,12 +111,12 @@ impl SiteView {
     }
 }
 
-async fn site(State(shown): State<Shown>) -> Json<SiteView> {
-    Json(shown.site.as_ref().clone())
+async fn site(State(state): State<ApiState>) -> Json<SiteView> {
+    Json(state.site.as_ref().clone())
 }
 
-async fn summary(State(shown): State<Shown>) -> Json<FusionSummary> {
-    Json(FusionSummary::new(&shown.viewer, &shown.node_table))
+async fn summary(State(state): State<ApiState>) -> Json<FusionSummary> {
+    Json(FusionSummary::new(&state.viewer, &state.node_table))
 }
 
 async fn guard(mut response: Response) -> Response {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use estimation::delay::{DelayEstimator, DelaySettings, Statistic};
-use hyloc_fusion_center::{FusionSummary, Listeners, RunError, run};
+use estimation::fusion::Estimator;
+use hyloc_fusion_center::{FusionListeners, FusionSummary, run, run_with};
 use model::{EchoSource, Scenario};
 use proto::convert::{FrameId, PayloadFormat, Times, report_message};
 use proto::samples::Precision;
@@ -32,7 +33,7 @@ pub struct Center {
     pub address: String,
     pub http: std::net::SocketAddr,
     shutdown: CancellationToken,
-    task: JoinHandle<Result<FusionSummary, RunError>>,
+    task: JoinHandle<anyhow::Result<FusionSummary>>,
 }
 
 #[derive(Default, Clone)]
@@ -59,13 +60,24 @@ pub fn options(changed: Options) -> hyloc_fusion_center::FusionOptions {
 
 impl Center {
     pub async fn start(options: Options) -> Self {
+        Self::start_with(options, None).await
+    }
+
+    /// A center with an estimator of the test's own, if given.
+    pub async fn start_with(options: Options, estimator: Option<Box<dyn Estimator>>) -> Self {
         let options = self::options(options);
         let site = options.load().unwrap();
-        let listeners = Listeners::bind(&options).await.unwrap();
+        let listeners = FusionListeners::bind(&options).await.unwrap();
         let address = format!("http://{}", listeners.grpc.local_addr().unwrap());
         let http = listeners.http.local_addr().unwrap();
         let shutdown = CancellationToken::new();
-        let task = tokio::spawn(run(options, site, listeners, shutdown.clone()));
+        let stopped = shutdown.clone();
+        let task = tokio::spawn(async move {
+            match estimator {
+                Some(estimator) => run_with(estimator, options, site, listeners, stopped).await,
+                None => run(options, site, listeners, stopped).await,
+            }
+        });
         Self { address, http, shutdown, task }
     }
 
