@@ -1,19 +1,22 @@
-//! The command line: what can be asked for, and the exit code of each way it can end.
+//! The command line.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Parser, Subcommand};
+use clap_complete::Shell;
 use settings::Layered;
+use telemetry::exit;
 
 use crate::commands;
 use crate::demo::{self, DemoFlags};
-use crate::figures::Request;
+use crate::figures::{self, FigureFlags};
 use crate::latency::{self, LatencyFlags};
-use crate::solve;
-
-/// Exit code for input that cannot be used: a bad scenario, an unreadable file (EX_USAGE).
-const EXIT_BAD_INPUT: u8 = 64;
+use crate::solve::angles::{AngleCase, AngleSolveFlags};
+use crate::solve::crb::CrbCase;
+use crate::solve::delay::DelayCase;
+use crate::solve::locate::LocateCase;
+use crate::solve::{self, SolveFiles};
 
 /// Locate a target with several intelligent reflecting surfaces (IRSs) at once.
 ///
@@ -22,13 +25,13 @@ const EXIT_BAD_INPUT: u8 = 64;
 /// one position.
 #[derive(Debug, Parser)]
 #[command(version, arg_required_else_help = true)]
-pub struct Arguments {
+pub struct HylocArguments {
     #[command(subcommand)]
-    command: Command,
+    command: HylocCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum HylocCommand {
     /// Run the whole pipeline on this machine: simulator, K nodes and fusion center as real processes.
     ///
     /// By default Table I: K = 3 IRSs, 50 dBm, 50 frames a second. Examples:
@@ -39,9 +42,9 @@ enum Command {
     ///   hyloc demo --kill-node-after 100 --json
     ///   hyloc demo --dashboard --allow-control --backhaul fibre
     ///
-    /// The summary is printed however the demo ends. Exit code: 0 with fixes; 69 without any, with the
-    /// most frequent reason; 70 if a process died that nobody told to. When a node dies the others go on;
-    /// when any other process dies, or a node before the first fix, the demo ends.
+    /// The summary is always printed. Exit code: 0 with fixes; 69 without any, with the most frequent
+    /// reason; 70 if a process died unexpectedly. If a node dies the others continue; if any other
+    /// process dies, or a node before the first fix, the demo ends.
     #[command(verbatim_doc_comment)]
     Demo(DemoFlags),
     /// Run a fusion center: assembles the blocks of all nodes, solves, locates, publishes fixes.
@@ -50,14 +53,14 @@ enum Command {
     Node(Box<Layered<irs_node::NodeOptions>>),
     /// Run the simulator: sends echo frames to the nodes, and the truth to the fusion center for display.
     Simulate(Box<Layered<simulator::SimulatorOptions>>),
-    /// Run a backhaul that can be made bad on purpose: a TCP relay between nodes and fusion center.
+    /// Run a backhaul emulator: a TCP relay between nodes and fusion center with configurable impairments.
     ///
     ///   hyloc backhaul --fusion 127.0.0.1:7400 --profile congested
     ///   hyloc backhaul cut 127.0.0.2
     ///   hyloc backhaul measure
     #[command(verbatim_doc_comment)]
     Backhaul(Box<backhaul::RelayArguments>),
-    /// Ask a process for its health: exit code 0 if it is ready, else 1.
+    /// Query the health of a process: exit code 0 if it is ready, otherwise 1.
     Healthcheck {
         /// As in http://127.0.0.1:7401/health.
         url: String,
@@ -67,11 +70,11 @@ enum Command {
     ///   hyloc latency --nodes 3,8 --frames 300 --rate 20 --out latency
     #[command(verbatim_doc_comment)]
     Latency(LatencyFlags),
-    /// Feed a recording (`--record DIR`) to the solver again: the same fixes, bit for bit.
+    /// Solve a recording (`--record DIR`) again: the same fixes, bit for bit.
     Replay {
         /// Directory of the recording.
         directory: PathBuf,
-        /// File that takes one JSON line per fix.
+        /// Output file with one JSON line per fix; `-` is standard output, and tables then go to standard error.
         #[arg(long, value_name = "FILE")]
         fixes: Option<PathBuf>,
         /// Print one JSON object instead of tables.
@@ -88,48 +91,32 @@ enum Command {
     ///
     /// Monte Carlo on all cores; the same seed and trials give the same files on any number of
     /// threads. Writes NAME.csv, NAME.svg and NAME.png for each figure, and report.md and
-    /// report.html. docs/science/claims.md tells what is in them. Examples:
+    /// report.html. docs/science/claims.md describes them. Examples:
     ///
     ///   hyloc figures --quick --out quick-figures
     ///   hyloc figures --only angle-power location-power --trials 2000
     ///   hyloc figures --resume
     #[command(verbatim_doc_comment)]
-    Figures(FigureArguments),
-}
-
-#[derive(Debug, Args)]
-struct FigureArguments {
-    /// Figures to make, all by default: crb-elements, crb-sensors, crb-coverage, crb-irs-count, angle-power,
-    /// angle-power-full-rank, literal-sweep, location-power, location-distance, end-to-end-power,
-    /// imperfections, backhaul-accuracy.
-    #[arg(long, value_name = "NAME", num_args = 1..)]
-    only: Vec<String>,
-    /// Trials per point, instead of each figure's own number.
-    #[arg(long, value_name = "N")]
-    trials: Option<u64>,
-    /// Seed of everything random.
-    #[arg(long, value_name = "S", default_value_t = 1)]
-    seed: u64,
-    /// Where the files go.
-    #[arg(long, value_name = "DIR", default_value = "figures")]
-    out: PathBuf,
-    /// Fewer trials: all shapes within a minute on two cores.
-    #[arg(long)]
-    quick: bool,
-    /// Take over figures that an earlier run with the same seed, trials and code finished.
-    #[arg(long)]
-    resume: bool,
-    /// Run no trials: draw plots and report again from the CSV files in DIR.
-    #[arg(long, conflicts_with_all = ["only", "trials", "quick", "resume"])]
-    redraw: bool,
-    /// Threads; all cores by default.
-    #[arg(long, value_name = "N", hide = true)]
-    threads: Option<usize>,
+    Figures(FigureFlags),
+    /// Print a script that completes commands and options in a shell.
+    ///
+    ///   hyloc completions bash > ~/.local/share/bash-completion/completions/hyloc
+    ///   hyloc completions fish > ~/.config/fish/completions/hyloc.fish
+    #[command(verbatim_doc_comment)]
+    Completions { shell: Shell },
+    /// Write manual pages of all commands, hyloc.1, hyloc-demo.1 and so on, and print their paths.
+    ///
+    ///   hyloc man ~/.local/share/man/man1
+    #[command(verbatim_doc_comment)]
+    Man {
+        /// Output directory.
+        directory: PathBuf,
+    },
 }
 
 #[derive(Debug, Subcommand)]
 enum ScenarioCommand {
-    /// Check a scenario and show what follows from it: SNR per path, rank cases, sectors, bounds.
+    /// Check a scenario and show derived quantities: SNR per path, rank cases, sectors, bounds.
     ///
     /// Settings come in layers: the defaults (Table I of the paper), the file, environment variables
     /// such as HYLOC__BASE_STATION__POWER_DBM=40, and --set. Examples:
@@ -138,21 +125,21 @@ enum ScenarioCommand {
     ///   hyloc scenario check deploy/scenarios/rank-one.toml --set base_station.power_dbm=60 --json
     #[command(verbatim_doc_comment)]
     Check {
-        /// Scenario file, TOML; without one, the defaults.
+        /// Scenario file, TOML; the defaults without one.
         file: Option<PathBuf>,
         /// Override one key; may be repeated.
         #[arg(long = "set", value_name = "KEY=VALUE")]
         overrides: Vec<String>,
-        /// Print JSON for programs instead of tables for people.
+        /// Print JSON instead of tables.
         #[arg(long)]
         json: bool,
     },
-    /// Print the blocks of simulated scenes, with S_k and weights, as `hyloc solve angles` takes them.
+    /// Print the blocks of simulated scenes, with S_k and weights, in the format of `hyloc solve angles`.
     ///
     /// Blocks of the first frame at the true delays, scaled to unit noise and unit mean norm of S_k; scene i has the
     /// scenario's seed plus i.
     Blocks {
-        /// Scenario file, TOML; without one, the defaults.
+        /// Scenario file, TOML; the defaults without one.
         file: Option<PathBuf>,
         /// Override one key; may be repeated.
         #[arg(long = "set", value_name = "KEY=VALUE")]
@@ -165,10 +152,10 @@ enum ScenarioCommand {
     ///
     /// Subcarriers and transmit antennas grow with K, so that the energy per path stays the same.
     Generate {
-        /// Number of IRSs, 2 to 32 (the most that a site may have).
+        /// Number of IRSs, 2 to 32.
         #[arg(long)]
         nodes: usize,
-        /// Scenario to start from; without one, the defaults.
+        /// Base scenario; the defaults without one.
         #[arg(long)]
         scenario: Option<PathBuf>,
         /// Override one key of it; may be repeated.
@@ -183,98 +170,57 @@ enum SolveCommand {
     Crb(SolveFiles),
     /// Matched-filter delay and block of given spectra.
     Delay(SolveFiles),
-    /// Position, covariance and integrity from cascade delays and bearings; what is `null` is missing.
+    /// Position, covariance and integrity from cascade delays and bearings; `null` means missing.
     Locate(SolveFiles),
     /// Joint angles of all paths from given blocks, by ADMM on the atomic-norm problem.
     Angles {
         #[command(flatten)]
         files: SolveFiles,
-        /// Relative accuracy of the objective at which to stop [default: 1e-4].
-        #[arg(long, value_name = "RATIO")]
-        tolerance: Option<f64>,
-        /// Iteration limit; a solution that meets it is marked as not converged.
-        #[arg(long, value_name = "N")]
-        max_iterations: Option<usize>,
-        /// Solve each problem N times from a cold start and tell the median time.
-        #[arg(long, value_name = "N")]
-        repeat: Option<usize>,
+        #[command(flatten)]
+        settings: AngleSolveFlags,
     },
 }
 
-#[derive(Debug, Args)]
-struct SolveFiles {
-    /// JSON file with the problems under "cases"; `-` reads standard input.
-    #[arg(long, value_name = "FILE")]
-    input: PathBuf,
-    /// Where the answer goes; standard output by default.
-    #[arg(long, value_name = "FILE")]
-    output: Option<PathBuf>,
+/// Runs a command; an error is printed as one sentence on standard error.
+pub fn run(arguments: HylocArguments) -> ExitCode {
+    dispatch(arguments.command).unwrap_or_else(|error| exit::fail("hyloc", &error))
 }
 
-impl From<FigureArguments> for Request {
-    fn from(arguments: FigureArguments) -> Self {
-        let FigureArguments { only, trials, seed, out, quick, resume, redraw, threads } = arguments;
-        Self { only, trials, seed, out, quick, resume, redraw, threads }
-    }
-}
-
-/// Runs a command; errors end as one sentence on standard error.
-pub fn run(arguments: Arguments) -> ExitCode {
-    let command = match arguments.command {
-        Command::Fusion(arguments) => return fusion_center::main(&arguments),
-        Command::Node(arguments) => return irs_node::main(&arguments),
-        Command::Simulate(arguments) => return simulator::main(&arguments),
-        Command::Backhaul(arguments) => return backhaul::main(&arguments),
-        Command::Healthcheck { url } => return telemetry::client::check(&url),
-        command => command,
-    };
-    match dispatch(command) {
-        Ok(code) => code,
-        Err(error) => {
-            commands::complain(&error);
-            ExitCode::from(EXIT_BAD_INPUT)
-        }
-    }
-}
-
-fn dispatch(command: Command) -> anyhow::Result<ExitCode> {
-    if let Command::Demo(flags) = &command {
-        return demo::run(flags);
-    }
-    run_to_end(command).map(|()| ExitCode::SUCCESS)
-}
-
-fn run_to_end(command: Command) -> anyhow::Result<()> {
-    match command {
-        Command::Latency(flags) => latency::run(&flags),
-        Command::Replay { directory, fixes, json } => {
+fn dispatch(command: HylocCommand) -> anyhow::Result<ExitCode> {
+    let finished = match command {
+        HylocCommand::Fusion(arguments) => return Ok(fusion_center::main(&arguments)),
+        HylocCommand::Node(arguments) => return Ok(irs_node::main(&arguments)),
+        HylocCommand::Simulate(arguments) => return Ok(simulator::main(&arguments)),
+        HylocCommand::Backhaul(arguments) => return Ok(backhaul::main(&arguments)),
+        HylocCommand::Healthcheck { url } => return Ok(telemetry::client::check(&url)),
+        HylocCommand::Demo(flags) => return demo::run(&flags),
+        HylocCommand::Latency(flags) => latency::run(&flags),
+        HylocCommand::Replay { directory, fixes, json } => {
             commands::replay::replay(&directory, fixes.as_deref(), json)
         }
-        // Processes, started before.
-        Command::Fusion(_) | Command::Node(_) | Command::Simulate(_) | Command::Backhaul(_) => Ok(()),
-        Command::Healthcheck { .. } | Command::Demo(_) => Ok(()),
-        Command::Scenario(ScenarioCommand::Check { file, overrides, json }) => {
-            commands::scenario::check(file, overrides, json)
+        HylocCommand::Scenario(command) => match command {
+            ScenarioCommand::Check { file, overrides, json } => {
+                commands::scenario::check(file, overrides, json)
+            }
+            ScenarioCommand::Blocks { file, overrides, scenes } => {
+                commands::scenario::blocks(file, overrides, scenes)
+            }
+            ScenarioCommand::Generate { nodes, scenario, overrides } => {
+                commands::scenario::generate(nodes, scenario, overrides)
+            }
+        },
+        HylocCommand::Figures(flags) => figures::run(&flags),
+        HylocCommand::Completions { shell } => {
+            commands::describe::completions(shell);
+            Ok(())
         }
-        Command::Scenario(ScenarioCommand::Blocks { file, overrides, scenes }) => {
-            commands::scenario::blocks(file, overrides, scenes)
-        }
-        Command::Scenario(ScenarioCommand::Generate { nodes, scenario, overrides }) => {
-            commands::scenario::generate(nodes, scenario, overrides)
-        }
-        Command::Figures(arguments) => commands::figures::run(arguments.into()),
-        Command::Solve(SolveCommand::Crb(files)) => {
-            solve::run::<solve::crb::Crb>(&(), &files.input, files.output.as_deref())
-        }
-        Command::Solve(SolveCommand::Delay(files)) => {
-            solve::run::<solve::delay::Delay>(&(), &files.input, files.output.as_deref())
-        }
-        Command::Solve(SolveCommand::Locate(files)) => {
-            solve::run::<solve::locate::Locate>(&(), &files.input, files.output.as_deref())
-        }
-        Command::Solve(SolveCommand::Angles { files, tolerance, max_iterations, repeat }) => {
-            let settings = solve::angles::Settings { tolerance, max_iterations, repeat };
-            solve::run::<solve::angles::Angles>(&settings, &files.input, files.output.as_deref())
-        }
-    }
+        HylocCommand::Man { directory } => commands::describe::man(&directory),
+        HylocCommand::Solve(command) => match command {
+            SolveCommand::Crb(files) => solve::run::<CrbCase>(&(), &files),
+            SolveCommand::Delay(files) => solve::run::<DelayCase>(&(), &files),
+            SolveCommand::Locate(files) => solve::run::<LocateCase>(&(), &files),
+            SolveCommand::Angles { files, settings } => solve::run::<AngleCase>(&settings, &files),
+        },
+    };
+    finished.map(|()| ExitCode::SUCCESS)
 }

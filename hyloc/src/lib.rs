@@ -1,4 +1,4 @@
-//! The command people run, as a library: every subcommand is a function over plain data.
+//! The `hyloc` command as a library: every subcommand is a function over plain data.
 
 pub mod cli;
 mod commands;

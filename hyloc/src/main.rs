@@ -2,11 +2,11 @@
 
 use std::process::ExitCode;
 
-use hyloc::cli::{Arguments, run};
+use hyloc::cli::{HylocArguments, run};
 use telemetry::exit::parse_arguments;
 
 fn main() -> ExitCode {
-    match parse_arguments::<Arguments>() {
+    match parse_arguments::<HylocArguments>() {
         Ok(arguments) => run(arguments),
         Err(code) => code,
     }

@@ -5,7 +5,7 @@ use estimation::delay::MatchedFilter;
 use model::geometry::cascade_delay_s;
 use model::{CMatrix, EchoSource};
 
-/// R_lk of all paths of the first frame.
+/// R_lk of all paths in the first frame.
 pub(crate) fn blocks_at_true_delays(source: &EchoSource) -> anyhow::Result<Blocks> {
     let (system, target_m) = (source.system(), source.target_m(0));
     let count = system.irs_count();

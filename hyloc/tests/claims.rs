@@ -1,7 +1,7 @@
-//! The committed figures, judged again: `docs/figures/*.csv` is the one source of what the report, the plots, the README
-//! and `docs/science` say.
+//! The committed data `docs/figures/*.csv` are the only source of the report, the plots, and the numbers in the README and
+//! `docs/science`.
 //!
-//! After a change of claims, tables or plots: `hyloc figures --redraw --out docs/figures`. After new data: the failing
+//! After a change of claims, tables or plots, run `hyloc figures --redraw --out docs/figures`. After new data, a failing
 //! test prints the rows and tables that belong into the documents.
 
 use std::fs;
@@ -74,7 +74,7 @@ fn in_one_line(name: &str) -> String {
     read(name).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Every number of the tables of accuracy is one of the data's.
+/// Every number in the tables of accuracy follows from the data.
 #[test]
 fn the_tables_of_accuracy_say_what_the_data_say() {
     let (accuracy, data) = (read("docs/science/accuracy.md"), data());
@@ -86,7 +86,7 @@ fn the_tables_of_accuracy_say_what_the_data_say() {
     assert!(in_one_line("docs/science/claims.md").contains(&summary), "expected: {summary}");
 }
 
-/// The README compares several IRSs with one, and sums up accuracy and claims, by the data.
+/// The comparison of several IRSs with one, and the summary of accuracy and claims in the README follow from the data.
 #[test]
 fn the_readme_says_what_the_data_say() {
     let (readme, data) = (in_one_line("README.md"), data());
@@ -120,7 +120,7 @@ fn the_readme_says_what_the_data_say() {
     }
 }
 
-/// What an error costs, as the errata tell it: figure, x, scheme and metric of every number there.
+/// Figure, x, scheme and metric of every number in the errata.
 #[test]
 fn the_errata_say_what_the_data_say() {
     let errata = read("docs/science/errata.md");
@@ -157,14 +157,14 @@ fn the_errata_say_what_the_data_say() {
     shares.into_iter().for_each(|key| told(key, 100.0, "%"));
 }
 
-/// The rule of the verdicts, on the claim that it was made for: 4 dB from the bound means the paper's bound, and an interval
-/// that merely overlaps the range is not enough.
+/// The claim of 4 dB from the bound refers to the paper's bound, and an interval that only overlaps the range is not
+/// sufficient.
 #[test]
 fn no_verdict_rests_on_mere_overlap() {
     let claims = judged(&data());
     let gap = claims.iter().find(|claim| claim.id == "angle-gap").unwrap();
     assert!(gap.measured.contains("above the paper's bound"), "{}", gap.measured);
-    // With S_k of Table I the distance is far from 4 dB: never the whole claim.
+    // With S_k of Table I the distance is far from 4 dB, so that the claim is never fully reproduced.
     assert_ne!(gap.verdict, Verdict::Reproduced);
     assert!(
         read("docs/figures/report.md").contains("whole 95 % interval of every part lies inside its range")

@@ -1,4 +1,4 @@
-//! `hyloc figures` as people run it: real process, real files, few trials.
+//! `hyloc figures` with real processes and files, and few trials.
 
 use std::fs;
 use std::path::Path;
@@ -94,7 +94,7 @@ fn every_figure_and_the_report_are_the_same_on_one_and_two_threads() {
     angle_power_has_its_metrics(&read(&one, "angle-power.csv"));
 }
 
-/// Every claim has a verdict, and the page needs no other file.
+/// Every claim has a verdict, and the page is self-contained.
 fn report_is_whole(folder: &TempDir) {
     let (markdown, html) = (read(folder, "report.md"), read(folder, "report.html"));
     let claims: Vec<&str> = markdown
@@ -119,7 +119,7 @@ fn report_is_whole(folder: &TempDir) {
     assert!(!html.contains("<img") && !html.contains("href=") && !html.contains("src="));
 }
 
-/// The documented metrics, each for every scheme at every power.
+/// Every documented metric exists for every scheme at every power.
 fn angle_power_has_its_metrics(csv: &str) {
     let rows = rows(csv);
     let count = |metric: &str| rows.iter().filter(|row| row.2 == metric).count();
@@ -160,7 +160,7 @@ fn resume_takes_over_what_is_finished_and_was_made_the_same_way() {
     made(folder.path(), &both);
     let (sensors, power) = (read(&folder, "crb-sensors.csv"), read(&folder, "location-power.csv"));
 
-    // As an interruption leaves it: one figure half-written, under another name.
+    // The state after an interruption: one figure half-written under a temporary name.
     fs::remove_file(folder.path().join("location-power.csv")).unwrap();
     fs::remove_file(folder.path().join("report.md")).unwrap();
     fs::write(folder.path().join("location-power.csv.partial"), "figure,x").unwrap();
@@ -171,7 +171,7 @@ fn resume_takes_over_what_is_finished_and_was_made_the_same_way() {
     assert!(folder.path().join("report.md").exists());
     assert!(!folder.path().join("location-power.csv.partial").exists());
 
-    // Other code: made anew, whatever its version.
+    // Other sources: the figure is made again.
     let manifest = read(&folder, "manifest.json");
     let sources = manifest.split("\"sources\": \"").nth(1).unwrap()[..16].to_owned();
     assert_ne!(sources, "0123456789abcdef");
@@ -180,7 +180,7 @@ fn resume_takes_over_what_is_finished_and_was_made_the_same_way() {
     assert!(made(folder.path(), &resumed).starts_with("Figures: 1 made, 1 taken over."));
     assert_eq!(read(&folder, "manifest.json"), manifest);
 
-    // Other settings, or a file that someone changed: made anew.
+    // Other settings, or a modified file: the figure is made again.
     let other = [&resumed[..], &["--seed", "2"]].concat();
     assert!(made(folder.path(), &other).starts_with("Figures: 2 made, 0 taken over."));
     assert_ne!(read(&folder, "location-power.csv"), power);
@@ -189,7 +189,7 @@ fn resume_takes_over_what_is_finished_and_was_made_the_same_way() {
     assert!(made(folder.path(), &other).starts_with("Figures: 0 made, 2 taken over."));
 }
 
-/// Plots and report are made from the data alone: drawn again without a trial, they are the same.
+/// Plots and report depend only on the data: drawn again without trials, they are the same.
 #[test]
 fn redrawing_gives_the_same_files() {
     let folder = TempDir::new().unwrap();
@@ -213,17 +213,17 @@ fn bad_arguments_end_with_a_sentence_and_nothing_written() {
     let out = folder.path().join("deep/out");
     fs::write(folder.path().join("file"), "kept").unwrap();
     let (in_file, file) = (folder.path().join("file/out"), folder.path().join("file"));
-    let cases: [(&Path, &[&str], &str); 5] = [
-        (&out, &["--only", "crb-sensors", "crb-sensor"], "there is no figure `crb-sensor`"),
-        (&out, &["--trials", "0"], "--trials 0"),
-        (&out, &["--trials", "99999999"], "--trials 99999999"),
-        (&in_file, &["--trials", "1"], "cannot write to the output directory"),
-        (&file, &["--trials", "1"], "it is a file"),
+    let cases: [(&Path, &[&str], &str, i32); 5] = [
+        (&out, &["--only", "crb-sensors", "crb-sensor"], "there is no figure `crb-sensor`", 64),
+        (&out, &["--trials", "0"], "--trials 0", 64),
+        (&out, &["--trials", "99999999"], "--trials 99999999", 64),
+        (&in_file, &["--trials", "1"], "cannot write to the output directory", 74),
+        (&file, &["--trials", "1"], "it is a file", 74),
     ];
-    for (out, arguments, part) in cases {
+    for (out, arguments, part, code) in cases {
         let output = figures(out, arguments);
         let message = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(64), "{arguments:?}: {message}");
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {message}");
         assert!(message.contains(part) && message.lines().count() == 1, "{message}");
         assert!(output.stdout.is_empty());
         assert_eq!(names_in(folder.path()), ["file"], "{arguments:?}");

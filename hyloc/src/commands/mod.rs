@@ -1,22 +1,39 @@
-//! Subcommands that print for people.
+//! Short subcommands, and what all of them share: files and output to the terminal.
 
-pub mod figures;
+pub mod describe;
 pub mod replay;
 pub mod scenario;
 
-/// The one place where an error reaches standard error: the whole chain as one sentence.
-#[allow(clippy::print_stderr)]
-pub fn complain(error: &anyhow::Error) {
-    eprintln!("hyloc: {error:#}");
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
+use telemetry::exit::{self, Failure};
+/// A note goes to standard error while a long command runs, a result to standard output.
+pub use telemetry::{note, print_text as say};
+
+/// Writes a file; the error names it.
+pub fn write_file(path: &Path, content: &[u8]) -> anyhow::Result<()> {
+    std::fs::write(path, content).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// A word to people while a long command runs.
-#[allow(clippy::print_stderr)]
-pub fn note(text: &str) {
-    eprintln!("{text}");
+/// Reserves standard output for fixes if they go there, which excludes `--json`.
+pub fn reserve_stdout(fixes: Option<&Path>, json: bool) -> anyhow::Result<()> {
+    let reserved = fixes.is_some_and(fusion_center::is_stdout);
+    let refusal = "--fixes - and --json both write to standard output: give --fixes a file, or omit --json";
+    ensure!(!(reserved && json), Failure::new(exit::USAGE, refusal));
+    if reserved {
+        telemetry::reserve_stdout();
+    }
+    Ok(())
 }
 
-/// The one place where a result reaches standard output. A reader that has gone away is no reason to fail.
-pub fn say(text: &str) {
-    telemetry::print_text(text);
+/// A progress bar that is cleared at the end; hidden if standard error is not a terminal.
+pub fn progress_bar(length: usize, what: &'static str) -> ProgressBar {
+    let style = ProgressStyle::with_template("{spinner} {msg} {bar:30} {pos}/{len}, {elapsed} gone");
+    let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+    let bar = ProgressBar::new(length as u64).with_style(style).with_message(what);
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar.with_finish(ProgressFinish::AndClear)
 }

@@ -4,16 +4,17 @@ use std::path::Path;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::{note, say};
+use super::{note, reserve_stdout, say};
 
-/// Replays a recording and prints what its fixes add up to.
+/// Replays a recording and prints statistics of its fixes.
 pub fn replay(directory: &Path, fixes: Option<&Path>, json: bool) -> anyhow::Result<()> {
-    let bar = if json { ProgressBar::hidden() } else { ProgressBar::new_spinner() };
+    reserve_stdout(fixes, json)?;
+    let bar = ProgressBar::new_spinner();
     bar.set_style(ProgressStyle::with_template("{spinner} {pos} frames, {per_sec}")?);
     let replayed = fusion_center::replay::replay(directory, fixes, |frames| bar.set_position(frames))?;
     bar.finish_and_clear();
     if let Some(broken) = replayed.broken {
-        note(&format!("the recording breaks off, what came before is replayed: {broken}"));
+        note(&format!("the recording is truncated, everything before is replayed: {broken}"));
     }
     let figures = replayed.figures;
     if json {

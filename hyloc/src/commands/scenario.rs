@@ -4,18 +4,20 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use anyhow::Context;
+use indicatif::ProgressIterator;
 use model::scenario::ring;
 use model::units::db_from_ratio;
 use model::{EchoSource, Gain, Information, Point, RankCase, Scheme, System};
 use serde::Serialize;
 use settings::{Layers, load_scenario};
+use telemetry::exit::{self, Failure};
 
-use super::say;
+use super::{progress_bar, say};
 use crate::scene::blocks_at_true_delays;
 use crate::solve::Cases;
-use crate::solve::angles::Case;
+use crate::solve::angles::AngleCase;
 
-/// What follows from a scenario, for a target at the centre of the coverage area.
+/// Derived quantities of a scenario, for a target at the centre of the coverage area.
 #[derive(Debug, Serialize)]
 struct ScenarioSummary {
     target_m: [f64; 2],
@@ -45,32 +47,32 @@ struct SchemeSummary {
     paper: Option<f64>,
 }
 
-/// Checks a scenario and prints what follows from it.
 pub fn check(file: Option<PathBuf>, overrides: Vec<String>, json: bool) -> anyhow::Result<()> {
     let scenario = load_scenario(&Layers { file, overrides, environment: None })?;
-    let system = System::new(&scenario)?;
+    let system = System::new(&scenario).context(Failure::new(exit::DATA, "the scenario cannot be built"))?;
     let single = System::new(&scenario.clone().single_irs()).ok();
     let summary = summarise(&system, single.as_ref(), scenario.rcs_m2());
     say(if json { serde_json::to_string_pretty(&summary)? } else { table(&summary) }.trim_end());
     Ok(())
 }
 
-/// Prints a scenario with `nodes` IRSs.
 pub fn generate(nodes: usize, file: Option<PathBuf>, overrides: Vec<String>) -> anyhow::Result<()> {
     let base = load_scenario(&Layers { file, overrides, environment: None })?;
-    let scenario = ring(&base, nodes)?;
+    let scenario = ring(&base, nodes).map_err(|error| Failure::new(exit::USAGE, error))?;
     say(toml::to_string(&scenario).context("the scenario cannot be written as TOML")?.trim_end());
     Ok(())
 }
 
-/// Prints the joint angle problems of a scenario's first frames, one scene per seed, as `hyloc solve angles` takes them.
+/// Prints the joint angle problems of the first frame of several scenes, in the format of `hyloc solve angles`.
 pub fn blocks(file: Option<PathBuf>, overrides: Vec<String>, scenes: u64) -> anyhow::Result<()> {
     let scenario = load_scenario(&Layers { file, overrides, environment: None })?;
     let case = |scene| {
         let scenario = scenario.clone().with_seed(scenario.seed.wrapping_add(scene));
-        Ok(Case::of_blocks(&blocks_at_true_delays(&EchoSource::new(&scenario)?)?))
+        Ok(AngleCase::of_blocks(&blocks_at_true_delays(&EchoSource::new(&scenario)?)?))
     };
-    let cases = (0..scenes).map(case).collect::<anyhow::Result<Vec<_>>>()?;
+    let scenes = (0..scenes).progress_with(progress_bar(scenes as usize, "scenes"));
+    let cases = scenes.map(case).collect::<anyhow::Result<Vec<_>>>();
+    let cases = cases.context(Failure::new(exit::DATA, "the scenario cannot be built"))?;
     say(&serde_json::to_string(&Cases { cases })?);
     Ok(())
 }
@@ -82,30 +84,32 @@ fn summarise(system: &System, single: Option<&System>, rcs_m2: f64) -> ScenarioS
         target_m: [centre.x, centre.y],
         noise_power_w: system.noise_power_w,
         unambiguous_half_sector_deg: system.sensor_array().unambiguous_half_sector_rad().to_degrees(),
-        irs: (0..count).map(|k| irs_summary(system, k, rcs_m2)).collect(),
+        irs: (0..count).filter_map(|k| irs_summary(system, k, rcs_m2)).collect(),
         path_snr_db: (0..count)
-            .map(|l| (0..count).map(|k| db_from_ratio(system.path_snr(l, k, centre, rcs_m2))).collect())
+            .map(|l| {
+                (0..count).filter_map(|k| system.path_snr(l, k, centre, rcs_m2).map(db_from_ratio)).collect()
+            })
             .collect(),
         bound_rms_m: bounds(system, single, centre, rcs_m2),
         warnings: system.warnings(),
     }
 }
 
-fn irs_summary(system: &System, k: usize, rcs_m2: f64) -> IrsSummary {
-    let irs = &system.irs[k];
-    IrsSummary {
+fn irs_summary(system: &System, k: usize, rcs_m2: f64) -> Option<IrsSummary> {
+    let irs = system.irs.get(k)?;
+    Some(IrsSummary {
         position_m: [irs.pose.position_m.x, irs.pose.position_m.y],
         broadside_deg: irs.pose.broadside_rad.to_degrees(),
-        widest_view_deg: system.widest_view_rad(k).to_degrees(),
+        widest_view_deg: system.widest_view_rad(k)?.to_degrees(),
         streams: irs.reflected_signal.ncols(),
         subcarriers: irs.waveform.subcarriers.len(),
-        effective_rank: system.effective_rank(k, rcs_m2),
-        rank_case: match system.rank_case(k, rcs_m2) {
+        effective_rank: system.effective_rank(k, rcs_m2)?,
+        rank_case: match system.rank_case(k, rcs_m2)? {
             RankCase::Full => 1,
             RankCase::Partial => 2,
             RankCase::One => 3,
         },
-    }
+    })
 }
 
 fn bounds(system: &System, single: Option<&System>, target: Point, rcs_m2: f64) -> Vec<SchemeSummary> {

@@ -1,109 +1,105 @@
-//! The processes of a demo: this executable again, in other roles.
+//! The child processes of a demo: this executable in other roles.
 
 use std::ffi::OsString;
 use std::net::{SocketAddr, TcpListener};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use model::Scenario;
 use serde_json::Value;
+use telemetry::exit::{self, Failure};
 use telemetry::{PARENT_VARIABLE, Started};
 use tempfile::TempDir;
-use tokio::io::{AsyncBufReadExt, BufReader, Lines};
-use tokio::process::{ChildStdin, ChildStdout, Command};
+use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader, Lines};
+use tokio::process::{ChildStdin, Command};
 
 use super::DemoFlags;
+use crate::commands::{note, write_file};
 
-/// Frames that may wait for a solver: a pause of the machine of a second costs none at the default rate.
+/// Frames that may wait for a solver; at the default rate a stall of one second loses no frame.
 const QUEUE: &str = "64";
 
-/// Starts children; holds their common directory.
-pub struct Children {
+const FUSION: &str = "fusion center";
+
+/// Starts child processes, which share the scenario file in a temporary directory.
+pub struct Children<'a> {
+    flags: &'a DemoFlags,
+    controls: Option<Controls>,
     executable: PathBuf,
-    directory: TempDir,
+    scenario: PathBuf,
+    _directory: TempDir,
 }
 
-/// One process. It is killed if it is dropped while it runs.
+/// Standard output of a child; standard error if fixes take standard output.
+type Output = Box<dyn AsyncRead + Send + Unpin>;
+
+/// A child process. It is killed if it is dropped while it runs.
 pub struct Child {
     role: String,
     process: tokio::process::Child,
-    lines: Lines<BufReader<ChildStdout>>,
-    /// Closed when this process ends, however it ends: the child then stops by itself.
+    lines: Lines<BufReader<Output>>,
+    /// Closed when this process ends in any way, which makes the child stop.
     _lifeline: Option<ChildStdin>,
     last: Option<Value>,
 }
 
-/// Where simulator and relay are controlled.
+/// Control addresses of simulator and relay.
 #[derive(Debug, Clone, Copy)]
-pub struct Controls {
+struct Controls {
     simulator: SocketAddr,
     backhaul: SocketAddr,
 }
 
 impl Controls {
-    /// Ports that are free now: the fusion center must know them before those who listen there start.
-    pub fn free() -> anyhow::Result<Self> {
+    /// Currently free ports; the fusion center must know them before simulator and relay start.
+    fn free() -> anyhow::Result<Self> {
         let (a, b) = (TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?);
         Ok(Self { simulator: a.local_addr()?, backhaul: b.local_addr()? })
     }
 }
 
-impl Children {
-    /// With a directory that goes when they go.
-    pub fn new() -> anyhow::Result<Self> {
-        Ok(Self {
-            executable: std::env::current_exe().context("this program cannot find itself")?,
-            directory: tempfile::Builder::new().prefix("hyloc-demo-").tempdir()?,
-        })
+impl<'a> Children<'a> {
+    pub fn new(flags: &'a DemoFlags, scenario: &Scenario) -> anyhow::Result<Self> {
+        let executable = std::env::current_exe().context("the path of this executable is unknown")?;
+        let directory = tempfile::Builder::new().prefix("hyloc-demo-").tempdir()?;
+        let file = directory.path().join("scenario.toml");
+        write_file(&file, toml::to_string(scenario)?.as_bytes())?;
+        let controls = flags.allow_control.then(Controls::free).transpose()?;
+        Ok(Self { flags, controls, executable, scenario: file, _directory: directory })
     }
 
-    /// The common directory.
-    pub fn directory(&self) -> &Path {
-        self.directory.path()
-    }
-
-    /// The fusion center.
-    pub fn fusion(
-        &mut self,
-        flags: &DemoFlags,
-        scenario: &Path,
-        controls: Option<Controls>,
-    ) -> anyhow::Result<Child> {
-        let mut arguments = Arguments::new("fusion");
+    pub fn fusion(&self) -> anyhow::Result<Child> {
+        let Self { flags, controls, .. } = self;
+        let mut arguments = ChildArguments::new("fusion");
         arguments
             .add("--listen", "127.0.0.1:0")
             .add("--http-listen", "127.0.0.1:0")
             .add("--queue", QUEUE)
-            .add("--scenario", scenario);
-        arguments.add_some("--fixes", flags.fixes.as_ref());
-        arguments.add_some("--record", flags.record.as_ref());
-        arguments.add_some("--deadline-ms", flags.deadline_ms.map(|ms| ms.to_string()).as_ref());
-        arguments.add_some("--method", flags.choices.method.as_ref());
-        let batch_frames = flags.choices.batch_frames.map(|frames| frames.to_string());
-        arguments.add_some("--batch-frames", batch_frames.as_ref());
+            .add("--scenario", &self.scenario)
+            .add_some("--fixes", flags.fixes.as_ref())
+            .add_some("--record", flags.record.as_ref())
+            .add_some("--deadline-ms", flags.deadline_ms.map(|ms| ms.to_string()))
+            .add_some("--method", flags.choices.method.as_ref())
+            .add_some("--batch-frames", flags.choices.batch_frames.map(|frames| frames.to_string()));
         if let Some(controls) = controls {
-            arguments.add_flag("--allow-control");
-            arguments.add("--control-simulator", controls.simulator.to_string());
-            arguments.add("--control-backhaul", controls.backhaul.to_string());
+            arguments
+                .add_flag("--allow-control")
+                .add("--control-simulator", controls.simulator.to_string())
+                .add("--control-backhaul", controls.backhaul.to_string());
         }
-        self.start("fusion center", arguments)
+        self.start(FUSION, arguments)
     }
 
-    /// The simulator.
-    pub fn simulator(
-        &mut self,
-        flags: &DemoFlags,
-        scenario: &Path,
-        grpc: SocketAddr,
-        controls: Option<Controls>,
-    ) -> anyhow::Result<Child> {
-        let mut arguments = Arguments::new("simulate");
+    pub fn simulator(&self, grpc: SocketAddr) -> anyhow::Result<Child> {
+        let Self { flags, controls, .. } = self;
+        let mut arguments = ChildArguments::new("simulate");
         let frames = flags.frames * flags.frames_per_fix;
         arguments
             .add("--echo-listen", "127.0.0.1:0")
             .add("--http-listen", "127.0.0.1:0")
-            .add("--scenario", scenario)
+            .add("--scenario", &self.scenario)
             .add("--fusion", grpc.to_string())
             .add("--frames", frames.to_string())
             .add("--rate", flags.rate.to_string());
@@ -113,16 +109,10 @@ impl Children {
         self.start("simulator", arguments)
     }
 
-    /// The relay, with a link for each of `count` nodes.
-    pub fn relay(
-        &mut self,
-        profile: &str,
-        count: usize,
-        grpc: SocketAddr,
-        controls: Option<Controls>,
-    ) -> anyhow::Result<Child> {
-        let control = controls.map_or("127.0.0.1:0".into(), |controls| controls.backhaul.to_string());
-        let mut arguments = Arguments::new("backhaul");
+    /// Starts the relay with a link for each of `count` nodes.
+    pub fn relay(&self, profile: &str, count: usize, grpc: SocketAddr) -> anyhow::Result<Child> {
+        let control = self.controls.map_or("127.0.0.1:0".into(), |controls| controls.backhaul.to_string());
+        let mut arguments = ChildArguments::new("backhaul");
         arguments
             .add("--listen", "none")
             .add("--fusion", grpc.to_string())
@@ -134,28 +124,23 @@ impl Children {
         self.start("backhaul", arguments)
     }
 
-    /// Node `index`.
-    pub fn node(
-        &mut self,
-        flags: &DemoFlags,
-        index: usize,
-        grpc: SocketAddr,
-        echo: SocketAddr,
-    ) -> anyhow::Result<Child> {
-        let mut arguments = Arguments::new("node");
+    pub fn node(&self, index: usize, grpc: SocketAddr, echo: SocketAddr) -> anyhow::Result<Child> {
+        let flags = self.flags;
+        let mut arguments = ChildArguments::new("node");
         arguments
             .add("--http-listen", "127.0.0.1:0")
             .add("--fusion", grpc.to_string())
             .add("--simulator", echo.to_string())
             .add("--identity", format!("node-{index}"))
             .add("--index", index.to_string())
-            .add("--frames-per-fix", flags.frames_per_fix.to_string());
-        arguments.add_some("--payload", flags.choices.payload.as_ref());
-        arguments.add_some("--precision", flags.choices.precision.as_ref());
+            .add("--frames-per-fix", flags.frames_per_fix.to_string())
+            .add_some("--payload", flags.choices.payload.as_ref())
+            .add_some("--precision", flags.choices.precision.as_ref());
         self.start(&format!("node {index}"), arguments)
     }
 
-    fn start(&self, role: &str, arguments: Arguments) -> anyhow::Result<Child> {
+    fn start(&self, role: &str, arguments: ChildArguments) -> anyhow::Result<Child> {
+        let fixes = role == FUSION && self.flags.to_stdout();
         let mut command = Command::new(&self.executable);
         if std::env::var_os("HYLOC_LOG").is_none() {
             command.env("HYLOC_LOG", "error");
@@ -164,18 +149,20 @@ impl Children {
             .args(arguments.0)
             .env(PARENT_VARIABLE, "1")
             .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            // Ctrl-C reaches the demo alone, which then stops its children in order.
+            .stdout(if fixes { Stdio::inherit() } else { Stdio::piped() })
+            .stderr(if fixes { Stdio::piped() } else { Stdio::inherit() })
+            // Ctrl-C must reach only the demo, which then stops its children in order.
             .process_group(0)
             .kill_on_drop(true)
             .spawn()
             .with_context(|| format!("the {role} cannot be started"))?;
-        let stdout = process.stdout.take().context("no standard output")?;
+        let stdout = process.stdout.take().map(|stdout| Box::new(stdout) as Output);
+        let output = stdout.or_else(|| Some(Box::new(process.stderr.take()?)));
         let lifeline = process.stdin.take();
         Ok(Child {
             role: role.to_owned(),
             process,
-            lines: BufReader::new(stdout).lines(),
+            lines: BufReader::new(output.context("no output")?).lines(),
             _lifeline: lifeline,
             last: None,
         })
@@ -183,17 +170,16 @@ impl Children {
 }
 
 impl Child {
-    /// Waits for the line that tells its addresses.
+    /// Waits for the line with its addresses.
     pub async fn started(&mut self, patience: Duration) -> anyhow::Result<Started> {
         let role = self.role.clone();
         let wait = async {
-            while let Some(line) = self.lines.next_line().await? {
-                if let Some(started) = Started::parse(&line) {
-                    return Ok(started);
-                }
+            if let Some(message) = self.next_message().await? {
+                return Ok(serde_json::from_value(message)?);
             }
             let status = self.process.wait().await?;
-            bail!("the {role} ended with {status} before it was ready")
+            let reason = format!("the {role} ended with {status} before it was ready");
+            bail!(Failure::new(exit::code_of_child(status), reason))
         };
         match tokio::time::timeout(patience, wait).await {
             Ok(started) => started,
@@ -201,25 +187,33 @@ impl Child {
         }
     }
 
-    /// Waits for its end; its last line is kept.
-    pub async fn wait(&mut self) -> anyhow::Result<ExitStatus> {
+    /// The next announcement or summary. Logs, which are among them on standard error, are passed on.
+    async fn next_message(&mut self) -> std::io::Result<Option<Value>> {
         while let Some(line) = self.lines.next_line().await? {
-            self.last = serde_json::from_str(&line).ok().or(self.last.take());
+            match serde_json::from_str::<Value>(&line) {
+                Ok(message) if message["role"].is_string() => return Ok(Some(message)),
+                _ => note(&line),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Waits for its end and keeps its last message.
+    pub async fn wait(&mut self) -> anyhow::Result<ExitStatus> {
+        while let Some(message) = self.next_message().await? {
+            self.last = Some(message);
         }
         Ok(self.process.wait().await?)
     }
 
-    /// Its status, if it has ended.
     pub fn ended(&mut self) -> anyhow::Result<Option<ExitStatus>> {
         Ok(self.process.try_wait()?)
     }
 
-    /// Asks it to end.
     pub fn terminate(&mut self) {
         self.signal(rustix::process::Signal::TERM);
     }
 
-    /// Ends it at once.
     pub fn kill(&mut self) {
         self.signal(rustix::process::Signal::KILL);
     }
@@ -227,12 +221,12 @@ impl Child {
     fn signal(&self, signal: rustix::process::Signal) {
         let id = self.process.id().and_then(|id| rustix::process::Pid::from_raw(id as i32));
         if let Some(id) = id {
-            // It may have ended meanwhile.
+            // Fails if it has ended meanwhile.
             let _ = rustix::process::kill_process(id, signal);
         }
     }
 
-    /// Asks it to end, waits, and gives its last line; kills it if it does not end in time.
+    /// Terminates it, waits, and returns its last line; kills it if it does not end in time.
     pub async fn stop(mut self, patience: Duration) -> Option<Value> {
         self.terminate();
         if tokio::time::timeout(patience, self.wait()).await.is_err() {
@@ -243,17 +237,15 @@ impl Child {
     }
 }
 
-/// Arguments of a role.
-struct Arguments(Vec<OsString>);
+struct ChildArguments(Vec<OsString>);
 
-impl Arguments {
+impl ChildArguments {
     fn new(role: &str) -> Self {
         Self(vec![role.into()])
     }
 
     fn add(&mut self, flag: &str, value: impl Into<OsString>) -> &mut Self {
-        self.0.push(flag.into());
-        self.0.push(value.into());
+        self.0.extend([flag.into(), value.into()]);
         self
     }
 
@@ -262,9 +254,9 @@ impl Arguments {
         self
     }
 
-    fn add_some<T: AsRef<std::ffi::OsStr>>(&mut self, flag: &str, value: Option<&T>) -> &mut Self {
+    fn add_some(&mut self, flag: &str, value: Option<impl Into<OsString>>) -> &mut Self {
         match value {
-            Some(value) => self.add(flag, value.as_ref()),
+            Some(value) => self.add(flag, value),
             None => self,
         }
     }

@@ -1,8 +1,8 @@
 //! `hyloc demo`: the whole pipeline on this machine, as real processes on loopback.
 //!
-//! The command starts itself again in each role: one fusion center, one simulator, K nodes, each on free ports.
-//! It shows fixes as they come, and at the end what they add up to, however it ends. Children stop when told to, when the
-//! demo is interrupted, and when it dies; a child that dies by itself is named (`watch`).
+//! The command starts itself in each role: one fusion center, one simulator, K nodes, each on free ports. It shows fixes as
+//! they arrive, and always a summary at the end. Children stop on request, when the demo is interrupted, and when it
+//! dies; a child that dies unexpectedly is reported (`watch`).
 
 mod children;
 mod report;
@@ -16,29 +16,30 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use backhaul::profile::NAMES as PROFILES;
 use clap::Args;
+use fusion_center::is_stdout;
 use fusion_center::method::MOST_FRAMES;
 use model::Scenario;
 use model::scenario::Motion;
 use serde_json::{Value, json};
 use settings::ScenarioChoice;
 use settings::check::{accepted, within};
+use telemetry::exit;
 use tokio_util::sync::CancellationToken;
 
-use crate::commands::{note, say};
-use children::{Children, Controls};
+use crate::commands::{note, reserve_stdout, say};
+use children::Children;
 pub use report::DemoReport;
 use supervise::{Cast, watch};
 
-/// How long a child gets to start.
+/// Timeout for the start of a child.
 const START_TIME: Duration = Duration::from_secs(120);
 
-/// How long the target of a page takes for a round.
+/// Period of the circular motion of the target with `--dashboard`.
 const ROUND_S: f64 = 20.0;
 
-/// Flags of the demo.
 #[derive(Debug, Clone, Args)]
 pub struct DemoFlags {
-    /// Fixes to make; 0 goes on until Ctrl-C.
+    /// Fixes to make; 0 continues until Ctrl-C.
     #[arg(long, default_value_t = 500)]
     pub frames: u64,
     /// Echo frames per second.
@@ -50,23 +51,23 @@ pub struct DemoFlags {
     /// Echo frames that one fix averages coherently.
     #[arg(long, default_value = "1", value_name = "F", value_parser = within::<u64>(1, 1000))]
     pub frames_per_fix: u64,
-    /// Kill the last node after this many fixes, to see the others go on.
+    /// Kill the last node after this many fixes; the others continue.
     #[arg(long, value_name = "N")]
     pub kill_node_after: Option<u64>,
-    /// File that takes one JSON line per fix.
+    /// Output file with one JSON line per fix; `-` is standard output, and tables then go to standard error.
     #[arg(long, value_name = "FILE")]
     pub fixes: Option<PathBuf>,
-    /// Directory that takes a recording for `hyloc replay`.
+    /// Output directory of a recording for `hyloc replay`.
     #[arg(long, value_name = "DIR")]
     pub record: Option<PathBuf>,
     /// How long a frame waits for its last report [default: 250].
     #[arg(long, value_name = "MS")]
     pub deadline_ms: Option<u64>,
-    /// Print the address of a live page, and go on until Ctrl-C. Unless a scenario says how, the target goes round in
-    /// a circle.
+    /// Print the address of a live page, and continue until Ctrl-C. Unless a scenario sets its motion, the target moves
+    /// in a circle.
     #[arg(long)]
     pub dashboard: bool,
-    /// Let the page change the target's path and the profile of the backhaul, which is then there.
+    /// Let the page change the target's path and the profile of the backhaul; implies a backhaul.
     #[arg(long, requires = "dashboard")]
     pub allow_control: bool,
     /// Put a relay between nodes and fusion center, with this profile: clear, fibre, microwave, 5g-fronthaul, congested
@@ -99,28 +100,34 @@ pub struct Choices {
     pub batch_frames: Option<usize>,
 }
 
-impl DemoFlags {
-    /// Options that are given and have no effect, in words.
-    fn without_effect(&self) -> Vec<&'static str> {
-        let Choices { payload, precision, .. } = &self.choices;
-        let late = self.frames > 0 && self.kill_node_after.is_some_and(|fixes| fixes >= self.frames);
-        let all = [
-            (late, "--kill-node-after has no effect: the demo ends before"),
-            (
-                precision.is_some() && payload.as_deref() == Some("parameters"),
-                "--precision has no effect: parameters are sent as they are",
-            ),
-        ];
-        all.into_iter().filter_map(|(applies, warning)| applies.then_some(warning)).collect()
+impl Choices {
+    /// Warns of an option without effect.
+    pub fn warn(&self) {
+        if self.precision.is_some() && self.payload.as_deref() == Some("parameters") {
+            note("hyloc: warning: --precision has no effect: parameters are sent as they are");
+        }
     }
 }
 
 impl DemoFlags {
+    /// Warns of options without effect.
+    fn warn(&self) {
+        self.choices.warn();
+        if self.frames > 0 && self.kill_node_after.is_some_and(|fixes| fixes >= self.frames) {
+            note("hyloc: warning: --kill-node-after has no effect: the demo ends before");
+        }
+    }
+
+    /// Whether fixes go to standard output.
+    fn to_stdout(&self) -> bool {
+        self.fixes.as_deref().is_some_and(is_stdout)
+    }
+
     /// The scenario that all processes share.
     fn scenario(&self) -> anyhow::Result<Scenario> {
         let mut scenario = self.scenario.load()?;
         if self.frames_per_fix > 1 {
-            // What is averaged coherently must hold still.
+            // The target must not move while frames are averaged coherently.
             scenario.signal.coherent_frames = self.frames_per_fix;
         }
         let ScenarioChoice { file, set, .. } = &self.scenario;
@@ -133,20 +140,19 @@ impl DemoFlags {
         Ok(scenario)
     }
 
-    /// Profile of the relay, if there is one: what may be changed must be there.
+    /// Profile of the relay, if there is one; control needs a relay.
     fn profile(&self) -> Option<&str> {
         self.backhaul.as_deref().or(self.allow_control.then_some("clear"))
     }
 }
 
-/// Runs the demo and prints its report, however it ended; the code says how.
+/// Runs the demo and prints its report, also after a failure; returns the exit code.
 pub fn run(flags: &DemoFlags) -> anyhow::Result<ExitCode> {
-    // A page is looked at for as long as one likes.
+    // With a page the demo runs until it is interrupted.
     let frames = if flags.dashboard { 0 } else { flags.frames };
     let flags = &DemoFlags { frames, ..flags.clone() };
-    for warning in flags.without_effect() {
-        note(&format!("hyloc: warning: {warning}"));
-    }
+    reserve_stdout(flags.fixes.as_deref(), flags.json)?;
+    flags.warn();
     let scenario = flags.scenario()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let report = runtime.block_on(async {
@@ -160,32 +166,28 @@ pub fn run(flags: &DemoFlags) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(report.exit_code()))
 }
 
-/// Starts everything, waits for the end of the simulator or of a process that it cannot go on without, stops everything.
+/// Starts all processes, waits for the end of the simulator or of another indispensable process, and stops all.
 pub async fn orchestrate(
     flags: &DemoFlags,
     scenario: &Scenario,
     stop: CancellationToken,
 ) -> anyhow::Result<DemoReport> {
     let began = Instant::now();
-    let mut children = Children::new()?;
-    let scenario_file = children.directory().join("scenario.toml");
-    std::fs::write(&scenario_file, toml::to_string(scenario)?)?;
+    let children = Children::new(flags, scenario)?;
     let count = scenario.irs.len();
 
-    let profile = flags.profile();
-    let controls = if flags.allow_control { Some(Controls::free()?) } else { None };
-
-    let mut fusion = children.fusion(flags, &scenario_file, controls)?;
+    let mut fusion = children.fusion()?;
     let fusion_started = fusion.started(START_TIME).await?;
-    let grpc = fusion_started.grpc.context("the fusion center told no gRPC address")?;
+    let grpc = fusion_started.grpc.context("the fusion center announced no gRPC address")?;
     if let Some(http) = fusion_started.http.filter(|_| flags.dashboard) {
         note(&format!("dashboard: http://{http}/ (Ctrl-C ends)"));
     }
-    let mut simulator = children.simulator(flags, &scenario_file, grpc, controls)?;
-    let echo = simulator.started(START_TIME).await?.echo.context("the simulator told no echo address")?;
-    let (relay, links) = match profile {
+    let mut simulator = children.simulator(grpc)?;
+    let echo =
+        simulator.started(START_TIME).await?.echo.context("the simulator announced no echo address")?;
+    let (relay, links) = match flags.profile() {
         Some(profile) => {
-            let mut relay = children.relay(profile, count, grpc, controls)?;
+            let mut relay = children.relay(profile, count, grpc)?;
             let links = relay.started(START_TIME).await?.links;
             (Some(relay), links)
         }
@@ -194,13 +196,16 @@ pub async fn orchestrate(
     let mut nodes = Vec::with_capacity(count);
     for index in 0..count {
         let way = links.get(&format!("node-{index}")).copied().unwrap_or(grpc);
-        nodes.push(children.node(flags, index, way, echo)?);
+        nodes.push(children.node(index, way, echo)?);
     }
 
     let mut cast = Cast { fusion, simulator, nodes, relay };
     let outcome = watch(flags, grpc, &mut cast, began, &stop).await;
-    let summaries = cast.stop().await;
-    let watched = outcome?;
+    let (fusion, simulator, nodes, status) = cast.stop().await;
+    let mut watched = outcome?;
+    // A fusion center that gives a reason, such as a fix log that cannot be written, has printed it.
+    let failed = status.filter(|status| exit::code_of_child(*status) != exit::SOFTWARE);
+    watched.deaths.extend(failed.map(|status| format!("the fusion center ended with {status}")));
     Ok(DemoReport {
         nodes: count,
         expected_fixes: if stop.is_cancelled() { 0 } else { flags.frames },
@@ -208,12 +213,13 @@ pub async fn orchestrate(
         first_fix_s: watched.first_fix_s,
         power_dbm: scenario.base_station.power_dbm,
         rate_hz: flags.rate,
-        // A fusion center that died leaves no summary: what was seen of its fixes is left.
-        fusion: summaries.fusion.unwrap_or_else(
+        // A fusion center that died leaves no summary; its fixes were counted here.
+        fusion: fusion.unwrap_or_else(
             || json!({ "fixes": watched.fixes, "without_fix": watched.without_fix, "unaccounted": null }),
         ),
-        simulator: summaries.simulator.unwrap_or(Value::Null),
-        node_summaries: summaries.nodes.into_iter().map(|s| s.unwrap_or(Value::Null)).collect(),
+        simulator: simulator.unwrap_or(Value::Null),
+        node_summaries: nodes.into_iter().map(|s| s.unwrap_or(Value::Null)).collect(),
         deaths: watched.deaths,
+        death_code: failed.map_or(exit::SOFTWARE, exit::code_of_child),
     })
 }

@@ -1,4 +1,4 @@
-//! What a demo shows at its end.
+//! The report at the end of a demo.
 
 use std::fmt::Write;
 
@@ -7,37 +7,33 @@ use fusion_center::solve::NO_TARGET;
 use serde_json::{Value, json};
 use telemetry::exit;
 
-/// What became of frames that were shed, and of those that too few nodes reported.
+/// Reasons for shed frames, and for frames that too few nodes reported.
 const SHED: &str = "frames were shed: they come faster than they are solved";
 const MINORITY: &str = "too few nodes reported a frame";
 
-/// The outcome of a demo.
+/// Result of a demo with the summaries of its processes, which are null for a process that was killed.
 #[derive(Debug, Clone)]
 pub struct DemoReport {
-    /// IRSs, and node processes.
     pub nodes: usize,
-    /// Fixes asked for; 0 when there was no such number.
+    /// Requested number of fixes; 0 if unlimited.
     pub expected_fixes: u64,
-    /// Whether a person ended it.
     pub interrupted: bool,
-    /// From the start of the first process to the first fix with a position.
+    /// Time from the start of the first process to the first fix with a position.
     pub first_fix_s: Option<f64>,
-    /// Transmit power.
     pub power_dbm: f64,
     /// Echo frames per second.
     pub rate_hz: f64,
-    /// Summary of the fusion center.
     pub fusion: Value,
-    /// Summary of the simulator.
     pub simulator: Value,
-    /// Summaries of the nodes; null for one that was killed.
     pub node_summaries: Vec<Value>,
-    /// Processes that died without being told to, in words.
+    /// Messages about processes that died unexpectedly.
     pub deaths: Vec<String>,
+    /// Exit code if there are any.
+    pub death_code: u8,
 }
 
 impl DemoReport {
-    /// Fixes over frames that were asked for or, in an endless demo, closed.
+    /// Fixes divided by requested frames or, in an unlimited demo, by closed frames.
     fn availability(&self) -> Option<f64> {
         let closed: u64 = ["fixes", "without_fix", "frames_shed", "frames_minority"]
             .iter()
@@ -47,23 +43,22 @@ impl DemoReport {
         (frames > 0).then(|| self.fixes() as f64 / frames as f64)
     }
 
-    /// The exit code that says how it ended.
     pub fn exit_code(&self) -> u8 {
         if !self.deaths.is_empty() {
-            exit::PROCESS_DIED
+            self.death_code
         } else if self.fixes() == 0 && !self.interrupted {
-            exit::NO_RESULT
+            exit::UNAVAILABLE
         } else {
             exit::CLEAN
         }
     }
 
-    /// Why it did not end well, in a sentence.
+    /// Reason for an exit code other than 0.
     pub fn failure(&self) -> Option<String> {
         match self.exit_code() {
             exit::CLEAN => None,
-            exit::PROCESS_DIED => Some(self.deaths.join("; ")),
-            _ => Some(self.no_fix_reason()),
+            exit::UNAVAILABLE => Some(self.no_fix_reason()),
+            _ => Some(self.deaths.join("; ")),
         }
     }
 
@@ -75,7 +70,7 @@ impl DemoReport {
         self.fusion[key].as_u64().unwrap_or(0)
     }
 
-    /// The most frequent reason why a frame gave no fix, and what can be done about it.
+    /// The most frequent reason for a frame without a fix, with advice.
     fn no_fix_reason(&self) -> String {
         let reasons = self.fusion["without_fix_reasons"].as_object().into_iter().flatten();
         let solved = reasons.filter_map(|(reason, count)| Some((count.as_u64()?, reason.as_str())));
@@ -93,7 +88,6 @@ impl DemoReport {
         format!("no fix: {reason} (in {count} frames); {advice}")
     }
 
-    /// One JSON object.
     pub fn json(&self) -> String {
         let mut report = self.fusion.clone();
         if let Some(object) = report.as_object_mut() {
@@ -111,7 +105,6 @@ impl DemoReport {
         report.to_string()
     }
 
-    /// Tables for people.
     pub fn tables(&self) -> String {
         let mut out = String::new();
         // Writing to a string cannot fail.
@@ -151,7 +144,7 @@ impl DemoReport {
                 .map_or("-".into(), |gap| format!("{gap:.2} dB{}", interval("gap_db_interval"))),
             fusion["nees"]
                 .as_f64()
-                .map_or("-".into(), |nees| format!("{nees:.2}{}, 2 is honest", interval("nees_interval"))),
+                .map_or("-".into(), |nees| format!("{nees:.2}{}, 2 is expected", interval("nees_interval"))),
         )?;
         self.write_load(out)?;
         writeln!(out)?;
@@ -159,7 +152,6 @@ impl DemoReport {
         self.write_ledger(out)
     }
 
-    /// Overload, if there was any.
     fn write_load(&self, out: &mut String) -> std::fmt::Result {
         let (shed, longest_ms) = (self.count("frames_shed"), self.count("longest_waiting_ms"));
         if shed == 0 && longest_ms < OVERLOAD_AGE_MS {
@@ -194,19 +186,12 @@ impl DemoReport {
             "\nblocks        sent    fused     late  duplicate  dropped  in flight  unaccounted  (never sent)"
         )?;
         for node in self.fusion["ledger"].as_array().into_iter().flatten() {
-            writeln!(
-                out,
-                "  node {:<3} {:>8} {:>8} {:>8} {:>10} {:>8} {:>10} {:>12} {:>13}",
-                number(&node["index"]),
-                number(&node["sent"]),
-                number(&node["fused"]),
-                number(&node["late"]),
-                number(&node["duplicate"]),
-                number(&node["dropped"]),
-                number(&node["in_flight"]),
-                node["unaccounted"].as_i64().unwrap_or(0),
-                number(&node["dropped_at_node"]),
-            )?;
+            let [index, sent, fused, late, duplicate, dropped, in_flight, never_sent] =
+                ["index", "sent", "fused", "late", "duplicate", "dropped", "in_flight", "dropped_at_node"]
+                    .map(|key| number(&node[key]));
+            let unaccounted = node["unaccounted"].as_i64().unwrap_or(0);
+            write!(out, "  node {index:<3} {sent:>8} {fused:>8} {late:>8} {duplicate:>10} {dropped:>8}")?;
+            writeln!(out, " {in_flight:>10} {unaccounted:>12} {never_sent:>13}")?;
         }
         let unaccounted = self.fusion["unaccounted"].as_i64();
         writeln!(out, "unaccounted {}", unaccounted.map_or("not known".into(), |count| count.to_string()))
@@ -233,6 +218,7 @@ mod tests {
             simulator: Value::Null,
             node_summaries: Vec::new(),
             deaths: Vec::new(),
+            death_code: exit::SOFTWARE,
         }
     }
 
@@ -241,7 +227,7 @@ mod tests {
         let noise = json!({ "fixes": 0, "without_fix": 9, "frames_shed": 1,
                             "without_fix_reasons": { NO_TARGET: 7, "two places fit": 2 } });
         let silent = report(noise);
-        assert_eq!(silent.exit_code(), exit::NO_RESULT);
+        assert_eq!(silent.exit_code(), exit::UNAVAILABLE);
         let reason = silent.failure().unwrap();
         assert!(reason.contains(NO_TARGET) && reason.contains("7 frames") && reason.contains("--power-dbm"));
         assert!(silent.tables().contains("first fix after -"));
@@ -258,7 +244,7 @@ mod tests {
             DemoReport { deaths: vec!["node 1 died: signal: 9".into()], ..report(json!({ "fixes": 5 })) };
         assert_eq!(
             (died.exit_code(), died.failure().unwrap().as_str()),
-            (exit::PROCESS_DIED, "node 1 died: signal: 9")
+            (exit::SOFTWARE, "node 1 died: signal: 9")
         );
         assert_eq!(report(json!({ "fixes": 5 })).exit_code(), exit::CLEAN);
     }

@@ -1,9 +1,10 @@
-//! Fixes shown as they come, and an eye on every process.
+//! Display of fixes, and supervision of all processes.
 //!
-//! One rule for processes that die without being told to: a node is named, and the others go on; without the fusion
-//! center, the simulator or the relay nothing can go on, nor without any node, nor before the first fix, since the
-//! simulator waits for all nodes. Either way the demo sums up what there is.
+//! If a node dies unexpectedly it is reported, and the others continue. The demo ends if the fusion center, the simulator
+//! or the relay dies, if no node is left, or if a node dies before the first fix, because the simulator waits for all
+//! nodes. A summary is printed in any case.
 
+use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use proto::v1;
 use proto::v1::fusion_client::FusionClient;
 use serde_json::Value;
-use telemetry::exit;
+use telemetry::exit::{self, Failure};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
@@ -21,22 +22,17 @@ use super::DemoFlags;
 use super::children::Child;
 use crate::commands::note;
 
-/// How often the processes are looked at.
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
-/// How long a child gets to drain.
+/// Timeout for a child to drain its queues and end.
 const DRAIN_TIME: Duration = Duration::from_secs(20);
 
-/// What was seen of a demo.
+/// Observations during a demo; see [`super::DemoReport`] for the fields.
 #[derive(Debug, Default)]
 pub struct Watched {
-    /// From the start of the first process to the first fix with a position.
     pub first_fix_s: Option<f64>,
-    /// Frames with a position.
     pub fixes: u64,
-    /// Frames without one.
     pub without_fix: u64,
-    /// Processes that died without being told to, in words.
     pub deaths: Vec<String>,
 }
 
@@ -53,9 +49,18 @@ impl Watched {
         self.fixes += 1;
         self.first_fix_s.get_or_insert_with(|| began.elapsed().as_secs_f64());
     }
+
+    /// The fusion center dies, or ends in order because the reader of its standard output has left.
+    fn fusion_ended(&mut self, flags: &DemoFlags, status: Option<ExitStatus>, stop: &CancellationToken) {
+        if flags.to_stdout() && status.is_some_and(|status| status.success()) {
+            stop.cancel();
+        } else {
+            self.deaths.push(death("the fusion center", status));
+        }
+    }
 }
 
-/// All processes.
+/// All child processes.
 pub struct Cast {
     pub fusion: Child,
     pub simulator: Child,
@@ -63,17 +68,11 @@ pub struct Cast {
     pub relay: Option<Child>,
 }
 
-/// Last lines of the processes; none of one that died.
-pub struct Summaries {
-    pub fusion: Option<Value>,
-    pub simulator: Option<Value>,
-    pub nodes: Vec<Option<Value>>,
-}
-
 impl Cast {
-    /// Stops all processes, upstream first: each stage drains into the next.
-    pub async fn stop(self) -> Summaries {
-        let Self { fusion, simulator, mut nodes, relay } = self;
+    /// Stops all processes, upstream first, so that each stage drains into the next. Returns the last lines of fusion
+    /// center, simulator and nodes, none for a process that died; and how the fusion center ended.
+    pub async fn stop(self) -> (Option<Value>, Option<Value>, Vec<Option<Value>>, Option<ExitStatus>) {
+        let Self { mut fusion, simulator, mut nodes, relay } = self;
         let simulator = simulator.stop(DRAIN_TIME).await;
         nodes.iter_mut().for_each(Child::terminate);
         let mut summaries = Vec::with_capacity(nodes.len());
@@ -83,10 +82,12 @@ impl Cast {
         if let Some(relay) = relay {
             relay.stop(DRAIN_TIME).await;
         }
-        Summaries { fusion: fusion.stop(DRAIN_TIME).await, simulator, nodes: summaries }
+        fusion.terminate();
+        let status = tokio::time::timeout(DRAIN_TIME, fusion.wait()).await.ok().and_then(Result::ok);
+        (fusion.stop(Duration::ZERO).await, simulator, summaries, status)
     }
 
-    /// Nodes that have ended and were not known to, but for the last `spared` ones.
+    /// Nodes that have ended since the last call, without the last `spared` nodes.
     fn ended_nodes(&mut self, known: &mut [bool], spared: usize) -> anyhow::Result<Vec<(usize, ExitStatus)>> {
         let mut ended = Vec::new();
         let expected = self.nodes.len() - spared;
@@ -100,7 +101,7 @@ impl Cast {
     }
 }
 
-/// Shows fixes until the simulator ends, or one without whom nothing goes on.
+/// Shows fixes until the simulator or another indispensable process ends.
 pub async fn watch(
     flags: &DemoFlags,
     grpc: SocketAddr,
@@ -113,7 +114,7 @@ pub async fn watch(
     let mut fixes = client.watch(v1::WatchRequest {}).await?.into_inner();
     let mut watched = Watched::default();
     let mut known = vec![false; cast.nodes.len()];
-    // Not made anew with every fix: it must come due however fast fixes come.
+    // One interval for all iterations: it must elapse even if fixes arrive continuously.
     let mut checks = tokio::time::interval(CHECK_INTERVAL);
     checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -121,8 +122,7 @@ pub async fn watch(
             fix = fixes.message() => {
                 let Ok(Some(fix)) = fix else {
                     let ended = tokio::time::timeout(DRAIN_TIME, cast.fusion.wait()).await;
-                    let status = ended.ok().and_then(Result::ok);
-                    watched.deaths.push(death("the fusion center", status));
+                    watched.fusion_ended(flags, ended.ok().and_then(Result::ok), stop);
                     break;
                 };
                 watched.take(&fix, began);
@@ -131,6 +131,10 @@ pub async fn watch(
                 if flags.kill_node_after == Some(watched.solved()) {
                     cast.nodes.iter_mut().next_back().into_iter().for_each(Child::kill);
                 }
+            }
+            status = cast.fusion.wait() => {
+                watched.fusion_ended(flags, status.ok(), stop);
+                break;
             }
             status = cast.simulator.wait() => {
                 let status = status?;
@@ -147,12 +151,17 @@ pub async fn watch(
             }
         }
     }
+    if stop.is_cancelled() && cast.fusion.ended()?.is_some() {
+        // The reader of the fixes has left: nobody takes what the nodes would drain.
+        cast.nodes.iter_mut().for_each(Child::kill);
+        known.fill(true);
+    }
     check(flags, cast, &mut known, &mut watched, &bar)?;
     bar.finish_and_clear();
     Ok(watched)
 }
 
-/// Names what has died since the last look; whether the demo can go on.
+/// Reports processes that died since the last call; returns whether the demo can continue.
 fn check(
     flags: &DemoFlags,
     cast: &mut Cast,
@@ -162,10 +171,10 @@ fn check(
 ) -> anyhow::Result<bool> {
     let spared = usize::from(flags.kill_node_after.is_some_and(|after| watched.solved() >= after));
     for (index, status) in cast.ended_nodes(known, spared)? {
-        let refused = [exit::BAD_CONFIGURATION, exit::REFUSED].map(|code| Some(i32::from(code)));
-        if watched.solved() == 0 && refused.contains(&status.code()) {
-            // It has said itself what it does not take.
-            bail!("node {index} ended with {status}");
+        let code = exit::code_of_child(status);
+        if watched.solved() == 0 && code != exit::SOFTWARE {
+            // The node has printed the reason itself.
+            bail!(Failure::new(code, format!("node {index} ended with {status}")));
         }
         let death = death(&format!("node {index}"), Some(status));
         bar.suspend(|| note(&format!("{death}: the others go on")));
@@ -186,8 +195,8 @@ fn death(who: &str, status: Option<ExitStatus>) -> String {
 }
 
 fn progress_bar(flags: &DemoFlags) -> ProgressBar {
-    let target =
-        if flags.json { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr_with_hz(10) };
+    let mixed = flags.to_stdout() && std::io::stdout().is_terminal();
+    let target = if mixed { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr_with_hz(10) };
     let (bar, template) = if flags.frames == 0 {
         (ProgressBar::with_draw_target(None, target), "{spinner} frame {pos}  {msg}")
     } else {

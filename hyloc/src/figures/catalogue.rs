@@ -1,47 +1,27 @@
-//! The figures by name: what each shows, and how many trials it takes by default.
+//! The figures: names, captions and default numbers of trials.
 
 use std::fmt;
 
-/// A figure of Section VI, or one of ours.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Figure {
-    /// Position bound against the number of reflecting elements N.
-    CrbElements,
-    /// Position bound against the number of sensors M.
-    CrbSensors,
-    /// Position bound against the radius of the area around the first IRS.
-    CrbCoverage,
-    /// Position bound against the number of IRSs K.
-    CrbIrsCount,
-    /// Error of the angles against transmit power.
-    AnglePower,
-    /// The same with well-conditioned S_k.
-    AnglePowerFullRank,
-    /// The printed angle algorithm over its weight and its penalty.
-    LiteralSweep,
-    /// Error of the position against transmit power, measurements drawn from their bound.
-    LocationPower,
-    /// Error of the position against the place d of the first two IRSs, likewise.
-    LocationDistance,
-    /// Raw echoes to position against transmit power.
-    EndToEndPower,
-    /// Raw echoes to position under what the paper idealises away.
-    Imperfections,
-    /// Raw echoes to position against what each fix costs on the backhaul.
-    BackhaulAccuracy,
-}
-
-/// How much work goes into a figure.
+/// A figure of Section VI, or an additional one. The discriminant is part of the key of every random stream and must
+/// never be reused for another figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Effort {
-    /// As many trials as the paper, or more.
-    Full,
-    /// Enough to see the shape of every curve within a minute.
-    Quick,
+pub enum Figure {
+    CrbElements = 1,
+    CrbSensors = 2,
+    CrbCoverage = 3,
+    CrbIrsCount = 4,
+    AnglePower = 5,
+    AnglePowerFullRank = 11,
+    LiteralSweep = 12,
+    LocationPower = 6,
+    LocationDistance = 7,
+    EndToEndPower = 8,
+    Imperfections = 9,
+    BackhaulAccuracy = 10,
 }
 
 impl Figure {
-    /// Every figure, in the order in which they are made.
+    /// All figures, in the order in which they are made.
     pub const ALL: [Self; 12] = [
         Self::CrbElements,
         Self::CrbSensors,
@@ -75,12 +55,10 @@ impl Figure {
         }
     }
 
-    /// The figure of this name.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|figure| figure.name() == name)
     }
 
-    /// What the figure shows, as a caption.
     pub fn caption(self) -> &'static str {
         match self {
             Self::CrbElements => {
@@ -128,44 +106,17 @@ impl Figure {
         }
     }
 
-    /// Trials per point when none are asked for.
-    pub fn default_trials(self, effort: Effort) -> u64 {
-        match (self, effort) {
-            (Self::CrbElements | Self::CrbSensors | Self::CrbCoverage | Self::CrbIrsCount, Effort::Full) => {
-                100
-            }
-            (Self::CrbElements | Self::CrbSensors | Self::CrbCoverage | Self::CrbIrsCount, Effort::Quick) => {
-                30
-            }
-            (Self::LocationPower | Self::LocationDistance, Effort::Full) => 2000,
-            (Self::LocationPower | Self::LocationDistance, Effort::Quick) => 200,
-            (Self::AnglePower | Self::AnglePowerFullRank, Effort::Full) => 500,
-            (Self::AnglePower | Self::AnglePowerFullRank, Effort::Quick) => 20,
-            (Self::LiteralSweep, Effort::Full) => 60,
-            (Self::LiteralSweep, Effort::Quick) => 5,
-            (Self::EndToEndPower | Self::Imperfections, Effort::Full) => 500,
-            (Self::EndToEndPower | Self::Imperfections, Effort::Quick) => 30,
-            (Self::BackhaulAccuracy, Effort::Full) => 500,
-            (Self::BackhaulAccuracy, Effort::Quick) => 15,
-        }
-    }
-
-    /// Position in the key of every random stream; never to be reused for another figure.
-    pub(super) fn key(self) -> u64 {
-        match self {
-            Self::CrbElements => 1,
-            Self::CrbSensors => 2,
-            Self::CrbCoverage => 3,
-            Self::CrbIrsCount => 4,
-            Self::AnglePower => 5,
-            Self::LocationPower => 6,
-            Self::LocationDistance => 7,
-            Self::EndToEndPower => 8,
-            Self::Imperfections => 9,
-            Self::BackhaulAccuracy => 10,
-            Self::AnglePowerFullRank => 11,
-            Self::LiteralSweep => 12,
-        }
+    /// Default number of trials per point: as many as in the paper or more, or enough to see the shape of every curve.
+    pub fn default_trials(self, quick: bool) -> u64 {
+        let (full, few) = match self {
+            Self::CrbElements | Self::CrbSensors | Self::CrbCoverage | Self::CrbIrsCount => (100, 30),
+            Self::LocationPower | Self::LocationDistance => (2000, 200),
+            Self::AnglePower | Self::AnglePowerFullRank => (500, 20),
+            Self::LiteralSweep => (60, 5),
+            Self::EndToEndPower | Self::Imperfections => (500, 30),
+            Self::BackhaulAccuracy => (500, 15),
+        };
+        if quick { few } else { full }
     }
 }
 

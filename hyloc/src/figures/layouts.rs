@@ -1,4 +1,4 @@
-//! Which rows become which curves of which panel.
+//! Layout of every figure: panels, axes, and the rows of each curve.
 
 use super::catalogue::Figure;
 use super::plot::{Axis, Marker, Panel, Plot, Scale, Series, Style};
@@ -22,6 +22,8 @@ const DOTTED: &str = "1.5 3";
 /// Scheme, name in the legend, colour, marker.
 type Curve = (&'static str, &'static str, &'static str, Marker);
 
+const BOUND_NAMES: [&str; 2] = [", exact bound", ", paper's bound"];
+
 const BOUND_SCHEMES: [Curve; 5] = [
     ("hybrid", "hybrid", BLACK, Marker::Disc),
     ("angle", "angle-based", BLUE, Marker::Square),
@@ -43,22 +45,14 @@ const PROPOSED: [Curve; 4] = [
     ("proposed-eigenvector", "proposed, eigenvector", BROWN, Marker::Square),
 ];
 
-const ALL_BLOCKS: [Curve; 6] = [
-    ("music-all-blocks", "MUSIC", BLUE, Marker::Triangle),
-    ("root-music-all-blocks", "root-MUSIC", SKY, Marker::OpenTriangle),
-    ("esprit-all-blocks", "ESPRIT", GREEN, Marker::Diamond),
-    ("capon-all-blocks", "Capon", PINK, Marker::Cross),
-    ("beamformer-all-blocks", "beamformer", GREY, Marker::Plus),
-    ("joint-beamformer-all-blocks", "joint beamformer", GREY, Marker::OpenSquare),
-];
-
-const ONE_BLOCK: [Curve; 6] = [
-    ("music-one-block", "MUSIC", BLUE, Marker::Triangle),
-    ("root-music-one-block", "root-MUSIC", SKY, Marker::OpenTriangle),
-    ("esprit-one-block", "ESPRIT", GREEN, Marker::Diamond),
-    ("capon-one-block", "Capon", PINK, Marker::Cross),
-    ("beamformer-one-block", "beamformer", GREY, Marker::Plus),
-    ("joint-beamformer-one-block", "joint beamformer", GREY, Marker::OpenSquare),
+/// Schemes have the suffix `-all-blocks` or `-one-block`.
+const BASELINES: [Curve; 6] = [
+    ("music", "MUSIC", BLUE, Marker::Triangle),
+    ("root-music", "root-MUSIC", SKY, Marker::OpenTriangle),
+    ("esprit", "ESPRIT", GREEN, Marker::Diamond),
+    ("capon", "Capon", PINK, Marker::Cross),
+    ("beamformer", "beamformer", GREY, Marker::Plus),
+    ("joint-beamformer", "joint beamformer", GREY, Marker::OpenSquare),
 ];
 
 const LITERAL_ANGLES: Curve = ("paper-literal", "paper, to the letter", BLACK, Marker::OpenDiamond);
@@ -74,7 +68,6 @@ const LOCATORS: [Curve; 8] = [
     ("maximum-likelihood", "maximum likelihood", RED, Marker::Disc),
 ];
 
-/// The plot of a figure from its rows.
 pub fn plot(figure: Figure, rows: &[Row]) -> Plot {
     let data = Data { rows };
     let panels = match figure {
@@ -106,6 +99,10 @@ pub fn plot(figure: Figure, rows: &[Row]) -> Plot {
     Plot { id: figure.name().into(), description: figure.caption().into(), panels }
 }
 
+fn panel(heading: &str, x: Axis, y: Axis, series: Vec<Series>) -> Panel {
+    Panel { heading: heading.into(), x, y, series }
+}
+
 struct Data<'a> {
     rows: &'a [Row],
 }
@@ -116,22 +113,21 @@ impl Data<'_> {
         chosen.map(|row| (row.x, row.estimate)).collect()
     }
 
-    fn curves(&self, curves: &[Curve], metric: &str, dash: &'static str) -> Vec<Series> {
-        let series = |&(scheme, name, color, marker): &Curve| Series {
-            name: name.into(),
-            style: Style { color, dash, marker },
-            points: self.points(scheme, metric),
+    fn series(&self, scheme: &str, metric: &str, name: String, style: Style) -> Series {
+        Series { name, style, points: self.points(scheme, metric) }
+    }
+
+    /// One series per curve; `suffix` is added to its name.
+    fn curves(&self, curves: &[Curve], metric: &str, dash: &'static str, suffix: &str) -> Vec<Series> {
+        let series = |&(scheme, name, color, marker): &Curve| {
+            self.series(scheme, metric, format!("{name}{suffix}"), Style { color, dash, marker })
         };
         curves.iter().map(series).collect()
     }
 
-    /// A bound drawn as a line.
+    /// A bound, drawn as a black line.
     fn bound(&self, name: &str, dash: &'static str, scheme: &str, metric: &str) -> Series {
-        Series {
-            name: name.into(),
-            style: Style { color: BLACK, dash, marker: Marker::None },
-            points: self.points(scheme, metric),
-        }
+        self.series(scheme, metric, name.into(), Style { color: BLACK, dash, marker: Marker::None })
     }
 
     fn both_bounds(&self, metric: &str) -> Vec<Series> {
@@ -141,199 +137,149 @@ impl Data<'_> {
         ]
     }
 
-    /// Every scheme under both bounds: the exact solid, the paper's dashed.
+    /// All curves for unknown gains (exact), solid with markers, and for known gains (the paper's), dashed.
+    fn exact_and_paper(&self, curves: &[Curve], metrics: [&str; 2], suffixes: [&str; 2]) -> Vec<Series> {
+        let mut series = self.curves(curves, metrics[0], SOLID, suffixes[0]);
+        let mut paper = self.curves(curves, metrics[1], DASHED, suffixes[1]);
+        paper.iter_mut().for_each(|curve| curve.style.marker = Marker::None);
+        series.append(&mut paper);
+        series
+    }
+
     fn position_bounds(&self, x: Axis) -> Panel {
-        let mut series = self.curves(&BOUND_SCHEMES, "crb_exact_m2", SOLID);
-        for exact in &mut series {
-            exact.name.push_str(", exact bound");
-        }
-        for (scheme, name, color, _) in BOUND_SCHEMES {
-            series.push(Series {
-                name: format!("{name}, paper's bound"),
-                style: Style { color, dash: DASHED, marker: Marker::None },
-                points: self.points(scheme, "crb_paper_m2"),
-            });
-        }
-        let y = Axis::new("Mean position bound (m\u{b2})", Scale::Log);
-        Panel { heading: "(a) position bound".into(), x, y, series }
+        let series = self.exact_and_paper(&BOUND_SCHEMES, ["crb_exact_m2", "crb_paper_m2"], BOUND_NAMES);
+        panel("(a) position bound", x, Axis::new("Mean position bound (m\u{b2})", Scale::Log), series)
     }
 
     fn bounds_and_information(&self, label: &str, ticks: &[f64]) -> Vec<Panel> {
         let x = || Axis::new(label, Scale::Log).with_ticks(ticks);
-        let mut series = Vec::new();
-        for (metric, dash, gain) in [("fisher_exact", SOLID, "exact"), ("fisher_paper", DASHED, "paper's")] {
-            for mut curve in self.curves(&INFORMATION, metric, dash) {
-                curve.name = format!("{} information, {gain}", curve.name);
-                if dash == DASHED {
-                    curve.style.marker = Marker::None;
-                }
-                curve.points = relative_to_first(&curve.points);
-                series.push(curve);
-            }
+        let names = [" information, exact", " information, paper's"];
+        let mut series = self.exact_and_paper(&INFORMATION, ["fisher_exact", "fisher_paper"], names);
+        for curve in &mut series {
+            curve.points = relative_to_first(&curve.points);
         }
         let y = Axis::new("Fisher information, relative to the first point", Scale::Log);
-        let information = Panel { heading: "(b) information per path".into(), x: x(), y, series };
-        vec![self.position_bounds(x()), information]
+        vec![self.position_bounds(x()), panel("(b) information per path", x(), y, series)]
     }
 
     fn bounds_and_gains(&self, x: &Axis, statistic: &str, heading: &str) -> Vec<Panel> {
-        let others = &BOUND_SCHEMES[3..];
-        let mut series = self.curves(others, &format!("over_hybrid_exact_{statistic}db"), SOLID);
-        for exact in &mut series {
-            exact.name.push_str(", exact bound");
-        }
-        for &(scheme, name, color, _) in others {
-            series.push(Series {
-                name: format!("{name}, paper's bound"),
-                style: Style { color, dash: DASHED, marker: Marker::None },
-                points: self.points(scheme, &format!("over_hybrid_paper_{statistic}db")),
-            });
-        }
+        let [exact, paper] = ["exact", "paper"].map(|gain| format!("over_hybrid_{gain}_{statistic}db"));
+        let series = self.exact_and_paper(&BOUND_SCHEMES[3..], [&exact, &paper], BOUND_NAMES);
         let y = Axis::new("Bound above that of hybrid (dB)", Scale::Linear);
-        let gains = Panel { heading: heading.into(), x: x.clone(), y, series };
-        vec![self.position_bounds(x.clone()), gains]
+        vec![self.position_bounds(x.clone()), panel(heading, x.clone(), y, series)]
     }
 
     fn angles(&self) -> Vec<Panel> {
-        let panel = |heading: &str, curves: Vec<Series>| {
+        let angles = |heading: &str, curves: &[Curve], extent: &str| {
             let mut series = self.both_bounds("crb_rad2");
-            series.extend(curves);
-            Panel {
-                heading: heading.into(),
-                x: Axis::new("Transmit power (dBm)", Scale::Linear),
-                y: Axis::new("Mean squared error of the angles (rad\u{b2})", Scale::Log).within(1e-8, 0.3),
-                series,
-            }
+            series.extend(self.curves(curves, "mse_rad2", SOLID, ""));
+            series.extend(BASELINES.map(|(baseline, name, color, marker)| {
+                let style = Style { color, dash: DOTTED, marker };
+                self.series(&format!("{baseline}-{extent}"), "mse_rad2", name.into(), style)
+            }));
+            let y = Axis::new("Mean squared error of the angles (rad\u{b2})", Scale::Log).within(1e-8, 0.3);
+            panel(heading, Axis::new("Transmit power (dBm)", Scale::Linear), y, series)
         };
-        let mut all = self.curves(&PROPOSED, "mse_rad2", SOLID);
-        all.extend(self.curves(&ALL_BLOCKS, "mse_rad2", DOTTED));
-        let mut one = self.curves(&[LITERAL_ANGLES], "mse_rad2", SOLID);
-        one.extend(self.curves(&ONE_BLOCK, "mse_rad2", DOTTED));
-        vec![panel("(a) all blocks", all), panel("(b) one block, and the paper to the letter", one)]
+        vec![
+            angles("(a) all blocks", &PROPOSED, "all-blocks"),
+            angles("(b) one block, and the paper to the letter", &[LITERAL_ANGLES], "one-block"),
+        ]
     }
 
     /// Error and convergence of the printed algorithm over lambda and over rho.
     fn literal_sweep(&self) -> Vec<Panel> {
-        let panel = |heading: &str, swept: &str, label: &str| {
-            let curves = |metric, dash, what: &str| {
-                [("full-rank", BLUE, Marker::Disc), ("table-one", RED, Marker::Square)].map(
-                    |(scene, color, marker)| {
-                        let name = if scene == "full-rank" { "well-conditioned S" } else { "Table I" };
-                        Series {
-                            name: format!("{name}, {what}"),
-                            style: Style { color, dash, marker },
-                            points: self.points(&format!("{scene}-{swept}"), metric),
-                        }
-                    },
-                )
-            };
-            let mut series = curves("gap_exact_db", SOLID, "above the exact bound").to_vec();
-            series.extend(curves("gap_paper_db", DASHED, "above the paper's bound"));
-            Panel {
-                heading: heading.into(),
-                x: Axis::new(label, Scale::Log),
-                y: Axis::new("Error above the bound (dB)", Scale::Linear),
-                series,
-            }
+        let sweep = |schemes: [&'static str; 2], x: &str, heading: &str| {
+            let curves = [
+                (schemes[0], "well-conditioned S", BLUE, Marker::Disc),
+                (schemes[1], "Table I", RED, Marker::Square),
+            ];
+            let mut series = self.curves(&curves, "gap_exact_db", SOLID, ", above the exact bound");
+            series.extend(self.curves(&curves, "gap_paper_db", DASHED, ", above the paper's bound"));
+            let y = Axis::new("Error above the bound (dB)", Scale::Linear);
+            panel(heading, Axis::new(x, Scale::Log), y, series)
         };
         vec![
-            panel("(a) weight of the fit", "lambda", "Weight lambda"),
-            panel("(b) penalty, fixed", "rho", "Penalty rho"),
+            sweep(["full-rank-lambda", "table-one-lambda"], "Weight lambda", "(a) weight of the fit"),
+            sweep(["full-rank-rho", "table-one-rho"], "Penalty rho", "(b) penalty, fixed"),
         ]
     }
 
     fn locators(&self, x: &Axis) -> Vec<Panel> {
         let mut series = self.both_bounds("crb_m2");
-        series.extend(self.curves(&LOCATORS, "mse_m2", SOLID));
+        series.extend(self.curves(&LOCATORS, "mse_m2", SOLID, ""));
         let y = Axis::new("Mean squared position error (m\u{b2})", Scale::Log);
-        let errors = Panel { heading: "(a) error".into(), x: x.clone(), y, series };
+        let errors = panel("(a) error", x.clone(), y, series);
         let y = Axis::new("Error above the exact bound (dB)", Scale::Linear);
-        let series = self.curves(&LOCATORS, "gap_exact_db", SOLID);
-        vec![errors, Panel { heading: "(b) against the exact bound".into(), x: x.clone(), y, series }]
+        let series = self.curves(&LOCATORS, "gap_exact_db", SOLID, "");
+        vec![errors, panel("(b) against the exact bound", x.clone(), y, series)]
     }
 
     fn end_to_end(&self) -> Vec<Panel> {
-        let x = || Axis::new("Transmit power (dBm)", Scale::Linear);
-        let each = |markers: [Marker; 3], what: &str, metric| {
-            let dash = if metric == "median_squared_error_m2" { DOTTED } else { SOLID };
-            let mut curves = self.curves(
-                &[
-                    ("chain", "chain", RED, markers[0]),
-                    ("chain-beamformer", "chain without ADMM", GREEN, markers[2]),
-                    ("direct", "direct", BLUE, markers[1]),
-                ],
-                metric,
-                dash,
-            );
-            curves.iter_mut().for_each(|curve| curve.name = format!("{}, {what}", curve.name));
-            curves
+        const FILLED: [Marker; 3] = [Marker::Disc, Marker::Square, Marker::Triangle];
+        const OPEN: [Marker; 3] = [Marker::Ring, Marker::OpenSquare, Marker::OpenTriangle];
+        let each = |markers: [Marker; 3], suffix: &str, metric, dash| {
+            let curves = [
+                ("chain", "chain", RED, markers[0]),
+                ("chain-beamformer", "chain without ADMM", GREEN, markers[2]),
+                ("direct", "direct", BLUE, markers[1]),
+            ];
+            self.curves(&curves, metric, dash, suffix)
         };
         let mut errors = self.both_bounds("crb_m2");
-        errors.extend(each([Marker::Disc, Marker::Square, Marker::Triangle], "mean", "mse_m2"));
-        errors.extend(each(
-            [Marker::Ring, Marker::OpenSquare, Marker::OpenTriangle],
-            "median",
-            "median_squared_error_m2",
-        ));
+        errors.extend(each(FILLED, ", mean", "mse_m2", SOLID));
+        errors.extend(each(OPEN, ", median", "median_squared_error_m2", DOTTED));
+        let shares = each(FILLED, ", gross errors", "gross_error_share", SOLID);
+        let x = || Axis::new("Transmit power (dBm)", Scale::Linear);
         let y = Axis::new("Squared position error (m\u{b2})", Scale::Log);
-        let share =
-            each([Marker::Disc, Marker::Square, Marker::Triangle], "gross errors", "gross_error_share");
         let gross = Axis::new("Share of errors above 1 m", Scale::Linear).within(-0.02, 1.0);
-        vec![
-            Panel { heading: "(a) error".into(), x: x(), y, series: errors },
-            Panel { heading: "(b) gross errors".into(), x: x(), y: gross, series: share },
-        ]
+        vec![panel("(a) error", x(), y, errors), panel("(b) gross errors", x(), gross, shares)]
     }
 
     /// One panel per power; along a curve the bits per real change.
     fn backhaul(&self) -> Vec<Panel> {
-        let panel = |(letter, power): (char, u32)| {
-            let scheme = |kind: &str| self.points(&format!("{kind}-{power}dbm"), "gap_exact_db");
-            let series = |kind: &str, name: &str, color, marker| Series {
-                name: name.into(),
-                style: Style { color, dash: SOLID, marker },
-                points: scheme(kind),
+        let payloads = |(letter, power): (char, u32)| {
+            let scheme = |kind: &str| format!("{kind}-{power}dbm");
+            let series = |kind: &str, name: &str, color, marker| {
+                self.series(&scheme(kind), "gap_exact_db", name.into(), Style { color, dash: SOLID, marker })
             };
-            Panel {
-                heading: format!("({letter}) {power} dBm"),
-                x: Axis::new("Kilobytes per fix", Scale::Log).with_ticks(&[1.0, 2.0, 5.0, 10.0, 20.0, 50.0]),
-                y: Axis::new("Error above the exact bound (dB)", Scale::Linear).within(-4.0, 12.0),
-                series: vec![
-                    self.bound("exact bound", SOLID, &format!("exact-bound-{power}dbm"), "gap_exact_db"),
-                    self.bound("paper's bound", DASHED, &format!("paper-bound-{power}dbm"), "gap_exact_db"),
-                    series("parameters", "delays and angles only", GREY, Marker::Cross),
-                    series("block", "blocks", ORANGE, Marker::Square),
-                    series("spectrum", "spectra", BLUE, Marker::Disc),
-                ],
-            }
+            let all = vec![
+                self.bound("exact bound", SOLID, &scheme("exact-bound"), "gap_exact_db"),
+                self.bound("paper's bound", DASHED, &scheme("paper-bound"), "gap_exact_db"),
+                series("parameters", "delays and angles only", GREY, Marker::Cross),
+                series("block", "blocks", ORANGE, Marker::Square),
+                series("spectrum", "spectra", BLUE, Marker::Disc),
+            ];
+            let x = Axis::new("Kilobytes per fix", Scale::Log).with_ticks(&[1.0, 2.0, 5.0, 10.0, 20.0, 50.0]);
+            let y = Axis::new("Error above the exact bound (dB)", Scale::Linear).within(-4.0, 12.0);
+            panel(&format!("({letter}) {power} dBm"), x, y, all)
         };
-        [('a', 40), ('b', 50), ('c', 60)].into_iter().map(panel).collect()
+        [('a', 40), ('b', 50), ('c', 60)].map(payloads).into()
     }
 
     fn imperfections(&self) -> Vec<Panel> {
-        let panel = |heading: &str, x: Axis, curves: &[Curve]| {
+        let errors = |heading: &str, x: Axis, curves: &[Curve]| {
             let scheme = curves[0].0;
             let mut series = vec![
                 self.bound("exact bound, ideal system", SOLID, scheme, "crb_exact_m2"),
                 self.bound("paper's bound, ideal system", DASHED, scheme, "crb_paper_m2"),
             ];
-            series.extend(self.curves(curves, "mse_m2", SOLID));
+            series.extend(self.curves(curves, "mse_m2", SOLID, ""));
             let y = Axis::new("Mean squared position error (m\u{b2})", Scale::Log);
-            Panel { heading: heading.into(), x, y, series }
+            panel(heading, x, y, series)
         };
         vec![
-            panel(
+            errors(
                 "(a) leaking beams, 60 dBm",
                 Axis::new("Error of the channel estimate (dB)", Scale::Linear),
                 &[("leakage", "leakage", BLUE, Marker::Square)],
             ),
-            panel(
+            errors(
                 "(b) clock offsets, 60 dBm",
                 Axis::new("Deviation of a node's clock (ns)", Scale::Log)
                     .with_ticks(&[0.01, 0.03, 0.1, 0.3, 1.0, 3.0]),
                 &[("clock-offset", "clock offset", GREEN, Marker::Triangle)],
             ),
-            panel(
+            errors(
                 "(c) cross-section",
                 Axis::new("Transmit power (dBm)", Scale::Linear),
                 &[

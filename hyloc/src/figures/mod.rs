@@ -1,8 +1,8 @@
-//! `hyloc figures`: every figure of Section VI and ours, as data, as plots, and as a verdict on every claim.
+//! `hyloc figures`: every figure of Section VI and additional ones, as data and plots, and a verdict on every claim.
 //!
-//! A run is: resolve the request; for each figure, Monte Carlo (`study`), rows ([`rows`]), plot (`layouts`, `plot`),
-//! files (`store`); then hold the claims against the rows ([`claims`]) and report (`report`, [`tables`]). Everything behind the
-//! rows is made from the CSV files alone, and can be made again from them (`--redraw`).
+//! For each requested figure: Monte Carlo (`study`), rows ([`rows`]), plot (`layouts`, `plot`), files (`store`); then the
+//! claims are judged by the rows ([`claims`]) and reported (`report`, [`tables`]). Everything after the rows is made from
+//! the CSV files alone and can be made again from them (`--redraw`).
 
 pub mod catalogue;
 pub mod claims;
@@ -20,118 +20,110 @@ pub mod tables;
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
+use clap::Args;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use telemetry::exit::{self, Failure};
 
-use catalogue::{Effort, Figure};
+use crate::commands::{note, say};
+use catalogue::Figure;
 use rows::{Row, from_csv, to_csv};
 use store::{Drawing, Recipe, Store};
-use study::{Study, point_count};
+use study::Study;
 
-/// What is asked for, as it comes from the command line.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Request {
-    /// Names of figures; all when empty.
-    pub only: Vec<String>,
-    /// Trials per point; the figure's own number when none.
-    pub trials: Option<u64>,
-    /// Seed of everything random.
-    pub seed: u64,
-    /// Where the files go.
-    pub out: PathBuf,
-    /// Fewer trials: the shapes within a minute.
-    pub quick: bool,
-    /// Take over what an earlier run with the same settings and the same code finished.
-    pub resume: bool,
-    /// No trials: draw plots and report again from the data that are there.
-    pub redraw: bool,
-    /// Threads; all cores when none.
-    pub threads: Option<usize>,
+#[derive(Debug, Clone, Args)]
+pub struct FigureFlags {
+    /// Figures to make, all by default: crb-elements, crb-sensors, crb-coverage, crb-irs-count, angle-power,
+    /// angle-power-full-rank, literal-sweep, location-power, location-distance, end-to-end-power,
+    /// imperfections, backhaul-accuracy.
+    #[arg(long, value_name = "NAME", num_args = 1..)]
+    only: Vec<String>,
+    /// Trials per point, instead of the default of each figure.
+    #[arg(long, value_name = "N")]
+    trials: Option<u64>,
+    /// Seed of all random numbers.
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+    /// Output directory.
+    #[arg(long, value_name = "DIR", default_value = "figures")]
+    out: PathBuf,
+    /// Fewer trials: the shapes of all curves within a minute on two cores.
+    #[arg(long)]
+    quick: bool,
+    /// Keep figures that an earlier run with the same seed, trials and code finished.
+    #[arg(long)]
+    resume: bool,
+    /// Run no trials: draw plots and report again from the CSV files in DIR.
+    #[arg(long, conflicts_with_all = ["only", "trials", "quick", "resume", "seed", "threads"])]
+    redraw: bool,
+    /// Threads; all cores by default.
+    #[arg(long, value_name = "N", hide = true)]
+    threads: Option<usize>,
 }
 
-/// What a run left behind.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Outcome {
-    /// Figures made anew.
-    pub made: Vec<Figure>,
-    /// Figures taken over.
-    pub resumed: Vec<Figure>,
-    /// Verdicts: reproduced, partly, not reproduced, not measured.
-    pub verdicts: [usize; 4],
-    /// The report.
-    pub report: PathBuf,
-}
-
-/// Most trials per point: keeps tables of resamples in memory.
+/// Maximum number of trials per point; limits the memory of the resamples.
 const MOST_TRIALS: u64 = 100_000;
 
-/// Makes the figures and the report.
-pub fn run(request: &Request) -> anyhow::Result<Outcome> {
-    let figures = chosen_figures(&request.only)?;
-    if let Some(trials) = request.trials.filter(|trials| !(1..=MOST_TRIALS).contains(trials)) {
-        bail!("--trials {trials}: give between 1 and {MOST_TRIALS} trials per point");
+/// Makes the figures and the report, and prints a summary.
+pub fn run(flags: &FigureFlags) -> anyhow::Result<()> {
+    let figures = chosen_figures(&flags.only)?;
+    if let Some(trials) = flags.trials.filter(|trials| !(1..=MOST_TRIALS).contains(trials)) {
+        let reason = format!("--trials {trials}: give between 1 and {MOST_TRIALS} trials per point");
+        bail!(Failure::new(exit::USAGE, reason));
     }
-    let threads = request.threads.unwrap_or(0);
+    if flags.quick && flags.trials.is_some() {
+        note("hyloc: warning: --quick has no effect: --trials sets the number of trials");
+    }
+    let threads = flags.threads.unwrap_or(0);
     let pool =
         rayon::ThreadPoolBuilder::new().num_threads(threads).build().context("cannot start threads")?;
-    let mut store = Store::open(&request.out)?;
-    if request.redraw {
+    let mut store = Store::open(&flags.out)?;
+    let [made, kept] = if flags.redraw {
         store.redraw(drawing)?;
-        return Ok(Outcome::new(&store, Vec::new(), Vec::new(), report::write(&store)?));
-    }
-    pool.install(|| make(request, &figures, store))
+        [0, 0]
+    } else {
+        pool.install(|| make(flags, &figures, &mut store))?
+    };
+    let [reproduced, partly, not_reproduced, not_measured] = report::write(&store)?;
+    say(&format!(
+        "Figures: {made} made, {kept} taken over. Claims: {reproduced} reproduced, {partly} partly, {not_reproduced} not \
+         reproduced, {not_measured} not measured. Report: {}",
+        store.path("report.html").display()
+    ));
+    Ok(())
 }
 
 fn chosen_figures(names: &[String]) -> anyhow::Result<Vec<Figure>> {
-    if names.is_empty() {
-        return Ok(Figure::ALL.to_vec());
+    if let Some(name) = names.iter().find(|name| Figure::parse(name).is_none()) {
+        let known = Figure::ALL.map(Figure::name).join(", ");
+        bail!(Failure::new(exit::USAGE, format!("there is no figure `{name}`; there are {known}")));
     }
-    let known = || Figure::ALL.map(Figure::name).join(", ");
-    let mut chosen = names
-        .iter()
-        .map(|name| {
-            Figure::parse(name).with_context(|| format!("there is no figure `{name}`; there are {}", known()))
-        })
-        .collect::<anyhow::Result<Vec<_>>>()?;
-    chosen.sort_unstable();
-    chosen.dedup();
-    Ok(chosen)
+    let chosen = |figure: &Figure| names.is_empty() || names.iter().any(|name| name == figure.name());
+    Ok(Figure::ALL.into_iter().filter(chosen).collect())
 }
 
-fn make(request: &Request, figures: &[Figure], mut store: Store) -> anyhow::Result<Outcome> {
-    let effort = if request.quick { Effort::Quick } else { Effort::Full };
+/// Makes the figures; returns how many were made, and how many were kept from an earlier run.
+fn make(flags: &FigureFlags, figures: &[Figure], store: &mut Store) -> anyhow::Result<[usize; 2]> {
     let bars = MultiProgress::new();
-    let (mut made, mut resumed) = (Vec::new(), Vec::new());
+    let [mut made, mut kept] = [0, 0];
     for &figure in figures {
         let recipe = Recipe {
-            seed: request.seed,
-            trials: request.trials.unwrap_or(figure.default_trials(effort)),
+            seed: flags.seed,
+            trials: flags.trials.unwrap_or(figure.default_trials(flags.quick)),
             sources: env!("HYLOC_FIGURE_SOURCES").into(),
         };
-        if request.resume && store.matching(figure, &recipe).is_some() {
-            resumed.push(figure);
+        if flags.resume && store.has(figure, &recipe) {
+            kept += 1;
             continue;
         }
-        let bar = bars.add(progress_bar(figure, &recipe)?);
+        let bar = bars.add(progress_bar(figure)?);
         let rows = Study { figure, seed: recipe.seed, trials: recipe.trials, progress: &bar }.rows()?;
-        install(&mut store, figure, &recipe, &rows)?;
+        // The plot shows the rows as the file holds them.
+        let csv = to_csv(&rows);
+        store.install(figure, &recipe, &csv, &drawing(figure, &from_csv(&csv)?)?)?;
         bar.finish();
-        made.push(figure);
+        made += 1;
     }
-    let verdicts = report::write(&store)?;
-    Ok(Outcome::new(&store, made, resumed, verdicts))
-}
-
-impl Outcome {
-    fn new(store: &Store, made: Vec<Figure>, resumed: Vec<Figure>, verdicts: [usize; 4]) -> Self {
-        Self { made, resumed, verdicts, report: store.path("report.html") }
-    }
-}
-
-/// Installs rows with the plot of what their file holds.
-fn install(store: &mut Store, figure: Figure, recipe: &Recipe, rows: &[Row]) -> anyhow::Result<()> {
-    let csv = to_csv(rows);
-    let drawing = drawing(figure, &from_csv(&csv)?)?;
-    store.install(figure, recipe, &csv, &drawing)
+    Ok([made, kept])
 }
 
 fn drawing(figure: Figure, rows: &[Row]) -> anyhow::Result<Drawing> {
@@ -140,16 +132,13 @@ fn drawing(figure: Figure, rows: &[Row]) -> anyhow::Result<Drawing> {
     Ok(Drawing { svg, png })
 }
 
-/// The plot of a figure from its rows.
 pub fn svg(figure: Figure, rows: &[Row]) -> String {
     plot::to_svg(&layouts::plot(figure, rows))
 }
 
-/// One bar per figure, with the time left; hidden where standard error is not a terminal.
-fn progress_bar(figure: Figure, recipe: &Recipe) -> anyhow::Result<ProgressBar> {
+/// Progress bar of a figure; hidden if standard error is not a terminal. The study sets its length.
+fn progress_bar(figure: Figure) -> anyhow::Result<ProgressBar> {
     let style = ProgressStyle::with_template("{msg:18} {bar:30} {percent:>3} %  {elapsed} gone, {eta} left")
         .context("the progress bar has a bad template")?;
-    let bar = ProgressBar::new(recipe.trials * point_count(figure) as u64).with_style(style);
-    bar.set_message(figure.name());
-    Ok(bar)
+    Ok(ProgressBar::new(0).with_style(style).with_message(figure.name()))
 }

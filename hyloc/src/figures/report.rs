@@ -1,20 +1,17 @@
-//! `report.md` and `report.html`: verdicts, reasons, figures and what made them.
+//! `report.md` and `report.html`: verdicts, reasons, tables, figures and their recipes.
 
 use std::fmt::Write;
-use std::fs;
-
-use anyhow::Context;
 
 use super::catalogue::Figure;
 use super::claims::{Claim, ClaimData, RULE, Verdict, judged};
 use super::plot::escaped;
 use super::rows::HEADER;
 use super::store::{Recipe, Store};
-use super::tables::{Table, all as tables};
+use super::tables::{ReportTable, all as tables};
 
 const TITLE: &str = "Section VI, reproduced";
 
-/// Reports on every finished figure of the directory; gives the number of each verdict.
+/// Reports on every finished figure of the directory; returns the number of claims by verdict.
 pub fn write(store: &Store) -> anyhow::Result<[usize; 4]> {
     let finished: Vec<_> = Figure::ALL
         .into_iter()
@@ -22,7 +19,7 @@ pub fn write(store: &Store) -> anyhow::Result<[usize; 4]> {
         .collect();
     let rows = finished.iter().flat_map(|(_, _, rows)| rows.clone()).collect();
     let data = ClaimData::new(rows);
-    let report = Report {
+    let report = ReportContent {
         claims: judged(&data),
         tables: tables(&data),
         made: finished.into_iter().map(|(f, recipe, _)| (f, recipe)).collect(),
@@ -31,26 +28,26 @@ pub fn write(store: &Store) -> anyhow::Result<[usize; 4]> {
     let pictures = report
         .made
         .iter()
-        .map(|(figure, _)| {
-            let path = store.path(&format!("{figure}.svg"));
-            fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
-        })
-        .collect::<anyhow::Result<Vec<_>>>()?;
+        .map(|(figure, _)| settings::read(&store.path(&format!("{figure}.svg"))))
+        .collect::<Result<Vec<_>, _>>()?;
     store.write("report.html", html(&report, &pictures).as_bytes())?;
-    Ok(Verdict::ALL.map(|verdict| report.claims.iter().filter(|claim| claim.verdict == verdict).count()))
+    Ok(counts(&report.claims))
 }
 
-/// What both forms of the report say.
-struct Report {
+/// Content of both forms of the report.
+struct ReportContent {
     claims: Vec<Claim>,
-    tables: Vec<Table>,
+    tables: Vec<ReportTable>,
     made: Vec<(Figure, Recipe)>,
 }
 
+fn counts(claims: &[Claim]) -> [usize; 4] {
+    Verdict::ALL.map(|verdict| claims.iter().filter(|claim| claim.verdict == verdict).count())
+}
+
 fn introduction(claims: &[Claim]) -> String {
-    let counts = Verdict::ALL.map(|v| (v, claims.iter().filter(|c| c.verdict == v).count()));
-    let counts: Vec<String> =
-        counts.iter().filter(|(_, count)| *count > 0).map(|(v, count)| format!("{count} {v}")).collect();
+    let counts = Verdict::ALL.into_iter().zip(counts(claims)).filter(|(_, count)| *count > 0);
+    let counts: Vec<String> = counts.map(|(verdict, count)| format!("{count} {verdict}")).collect();
     format!(
         "Every claim of Section VI with a number or an order in it, held against Monte Carlo of Table I: {}. Brackets are \
          95 % intervals. \"Exact bound\": the complex gain of every path is unknown, as it is to a receiver; \"paper's \
@@ -66,7 +63,7 @@ fn columns() -> String {
     )
 }
 
-fn markdown(Report { claims, tables, made }: &Report) -> String {
+fn markdown(ReportContent { claims, tables, made }: &ReportContent) -> String {
     let mut out = format!("# {TITLE}\n\n{}\n\n## Verdicts\n\n", introduction(claims));
     out += "| claim | the paper says | measured | verdict |\n| --- | --- | --- | --- |\n";
     for claim in claims {
@@ -103,7 +100,7 @@ table{border-collapse:collapse}td,th{border:1px solid #bbb;padding:.35em .6em;te
 svg{max-width:100%;height:auto}figure{margin:2em 0}figcaption{color:#444}code{background:#f2f2f2;padding:0 .2em}\
 .reproduced{background:#d9f0d3}.partly{background:#fff2cc}.not-reproduced{background:#f8d7da}.not-measured{color:#777}";
 
-fn html(Report { claims, tables, made }: &Report, pictures: &[String]) -> String {
+fn html(ReportContent { claims, tables, made }: &ReportContent, pictures: &[String]) -> String {
     let mut out = format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<title>{TITLE}</title>\n\
          <style>{STYLE}</style>\n</head>\n<body>\n<h1>{TITLE}</h1>\n<p>{}</p>\n<h2>Verdicts</h2>\n<table>\n\
@@ -125,7 +122,7 @@ fn html(Report { claims, tables, made }: &Report, pictures: &[String]) -> String
     }
     out += "</table>\n";
     for table in tables {
-        let _ = writeln!(out, "<h2>{}</h2>\n<p>{}</p>", escaped(&table.heading), with_code(&table.note));
+        let _ = writeln!(out, "<h2>{}</h2>\n<p>{}</p>", escaped(table.heading), with_code(table.note));
         out += "<table>\n";
         for (i, row) in std::iter::once(&table.head).chain(&table.rows).enumerate() {
             let tag = if i == 0 { "th" } else { "td" };

@@ -1,68 +1,70 @@
 //! The data behind every figure: rows of `figure,x,scheme,metric,value,low,high,trials`.
 //!
-//! `low` and `high` are the ends of a 95 % interval; `trials` is the number of independent draws behind the
-//! value. Values are written with five significant digits. Plots and report are made from the rows as the file holds
-//! them, so that a file read again gives the same plots and the same report.
+//! `low` and `high` are the ends of a 95 % interval; `trials` is the number of independent draws behind the value. Values
+//! are written with five significant digits. Plots and report are made from the rows as written, so that reading a file
+//! gives the same plots and the same report.
 
 use std::fmt::Write;
 
 use anyhow::{Context, bail};
 
 use super::catalogue::Figure;
-use super::statistics::Estimate;
+use super::statistics::{Estimate, Resampler};
 
 /// First line of every CSV file.
 pub const HEADER: &str = "figure,x,scheme,metric,value,low,high,trials";
 
-/// One measured quantity.
+/// One measured quantity: a metric of a scheme (an estimator, a bound or an imperfection) at a point of the x axis.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
-    /// The figure it belongs to.
     pub figure: Figure,
-    /// Place on the horizontal axis.
     pub x: f64,
-    /// What was measured: an estimator, a bound, an imperfection.
     pub scheme: String,
-    /// Which quantity of it.
     pub metric: String,
-    /// The quantity with its interval.
     pub estimate: Estimate,
-    /// Independent draws behind it.
+    /// Number of independent draws behind the estimate.
     pub trials: u64,
 }
 
-/// Rows of one figure as they are made, point by point.
+/// Collects the rows of one figure.
 #[derive(Debug)]
-pub struct Table {
+pub struct FigureRows {
     figure: Figure,
     trials: u64,
     rows: Vec<Row>,
+    pub resampler: Resampler,
 }
 
-impl Table {
-    /// No rows yet.
+impl FigureRows {
     pub fn new(figure: Figure, trials: u64) -> Self {
-        Self { figure, trials, rows: Vec::new() }
+        Self { figure, trials, rows: Vec::new(), resampler: Resampler::new(trials as usize) }
     }
 
-    /// Adds one row.
     pub fn add(&mut self, x: f64, scheme: &str, metric: &str, estimate: Estimate) {
         self.add_of(self.trials, x, scheme, metric, estimate);
     }
 
-    /// Adds one row that only some of the trials are behind.
+    /// Adds the mean over all trials.
+    pub fn mean(&mut self, x: f64, scheme: &str, metric: &str, samples: &[f64]) {
+        self.add(x, scheme, metric, self.resampler.mean(samples));
+    }
+
+    /// Adds the ratio of two means over all trials, in dB.
+    pub fn ratio_db(&mut self, x: f64, scheme: &str, metric: &str, [numerators, denominators]: [&[f64]; 2]) {
+        self.add(x, scheme, metric, self.resampler.ratio_db(numerators, denominators));
+    }
+
+    /// Adds a row that is based on only some of the trials.
     pub fn add_of(&mut self, trials: u64, x: f64, scheme: &str, metric: &str, estimate: Estimate) {
         let (scheme, metric) = (scheme.into(), metric.into());
         self.rows.push(Row { figure: self.figure, x, scheme, metric, estimate, trials });
     }
 
-    /// All rows.
     pub fn into_rows(self) -> Vec<Row> {
         self.rows
     }
 }
 
-/// The rows as CSV.
 pub fn to_csv(rows: &[Row]) -> String {
     let mut out = format!("{HEADER}\n");
     for row in rows {
@@ -84,12 +86,11 @@ pub fn to_csv(rows: &[Row]) -> String {
     out
 }
 
-/// The number of five significant digits that is nearest. Rounding keeps order, so that intervals still hold their values.
+/// The nearest number with five significant digits. Rounding keeps order, so that intervals still contain their values.
 fn rounded(value: f64) -> f64 {
     format!("{value:.4e}").parse().unwrap_or(value)
 }
 
-/// Rows read back from CSV.
 pub fn from_csv(text: &str) -> anyhow::Result<Vec<Row>> {
     let mut lines = text.lines();
     if lines.next() != Some(HEADER) {
@@ -120,10 +121,10 @@ mod tests {
 
     #[test]
     fn rows_survive_the_file() {
-        let mut table = Table::new(Figure::AnglePower, 7);
-        table.add(50.0, "music", "mse_rad2", Estimate { value: 0.1 + 0.2, low: 1e-300, high: f64::INFINITY });
-        table.add(-2.5, "esprit", "gap_exact_db", Estimate { value: 1.0 / 3.0, low: -1.0, high: 4.0 });
-        let csv = to_csv(&table.into_rows());
+        let mut rows = FigureRows::new(Figure::AnglePower, 7);
+        rows.add(50.0, "music", "mse_rad2", Estimate { value: 0.1 + 0.2, low: 1e-300, high: f64::INFINITY });
+        rows.add(-2.5, "esprit", "gap_exact_db", Estimate { value: 1.0 / 3.0, low: -1.0, high: 4.0 });
+        let csv = to_csv(&rows.into_rows());
         assert!(csv.contains(",mse_rad2,0.3,") && csv.contains(",gap_exact_db,0.33333,-1,4,7"), "{csv}");
         assert_eq!(to_csv(&from_csv(&csv).unwrap()), csv);
     }

@@ -1,9 +1,9 @@
 //! Means, ratios and shares with 95 % intervals.
 //!
-//! Means and ratios of means: percentile bootstrap over the trials. Squared errors are far from Gaussian where
-//! some are gross; the bootstrap needs no shape and keeps a mean of squares positive. What is compared within a
-//! trial (estimator and bound, two estimators) is resampled together: the interval is that of the paired
-//! comparison. Shares: Wilson's interval, which is right at zero hits too.
+//! Means and ratios of means: percentile bootstrap over the trials. Squared errors are far from Gaussian if some are
+//! gross; the bootstrap assumes no distribution and keeps a mean of squares positive. Quantities that are compared within
+//! a trial (estimator and bound, two estimators) are resampled together, which gives the interval of the paired
+//! comparison. Shares: Wilson's interval, which is valid at zero hits as well.
 //!
 //! Sums run in trial order and resamples have a fixed seed: the same trials give the same bits.
 
@@ -11,49 +11,45 @@ use model::random::{Purpose, stream};
 use model::units::db_from_ratio;
 use rand::RngExt;
 
-/// Resamples of the bootstrap.
 const RESAMPLES: usize = 1000;
 /// Two-sided 95 % point of the normal distribution.
 const NORMAL_95: f64 = 1.959_963_984_540_054;
-/// Seed of the resampling; any fixed value will do.
+/// Seed of the resampling; any fixed value is suitable.
 const RESAMPLING_SEED: u64 = 0x0068_796c_6f63;
 
 /// A value with its 95 % interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
-    /// The value.
     pub value: f64,
-    /// Lower end of the interval.
     pub low: f64,
-    /// Upper end of the interval.
     pub high: f64,
 }
 
 impl Estimate {
-    /// Value and interval through a rising function.
-    pub fn map(self, rising: impl Fn(f64) -> f64) -> Self {
-        Self { value: rising(self.value), low: rising(self.low), high: rising(self.high) }
+    /// A value without uncertainty.
+    pub fn exact(value: f64) -> Self {
+        Self { value, low: value, high: value }
     }
 
-    /// The negative: ends change places.
-    pub fn negated(self) -> Self {
-        Self { value: -self.value, low: -self.high, high: -self.low }
+    /// Value and interval mapped by an increasing function.
+    pub fn map(self, increasing: impl Fn(f64) -> f64) -> Self {
+        Self { value: increasing(self.value), low: increasing(self.low), high: increasing(self.high) }
     }
 
-    /// The difference; its interval holds whatever the two allow.
+    /// The difference; its interval covers all differences of the two intervals.
     pub fn minus(self, other: Self) -> Self {
         Self { value: self.value - other.value, low: self.low - other.high, high: self.high - other.low }
     }
 }
 
 /// Resamples of `trials` trials, drawn once for all quantities of a point.
+#[derive(Debug)]
 pub struct Resampler {
     trials: usize,
     chosen: Vec<u32>,
 }
 
 impl Resampler {
-    /// For this many trials.
     pub fn new(trials: usize) -> Self {
         let mut draw = stream(RESAMPLING_SEED, Purpose::Study, [trials as u64, RESAMPLES as u64]);
         let last = trials.max(1) as u32;
@@ -61,7 +57,7 @@ impl Resampler {
         Self { trials, chosen }
     }
 
-    /// Any statistic of the trials, given by number.
+    /// A statistic of the trials, which are given by index.
     pub fn interval(&self, statistic: impl Fn(&mut dyn Iterator<Item = usize>) -> f64) -> Estimate {
         let value = statistic(&mut (0..self.trials));
         let mut resampled: Vec<f64> = self
@@ -71,13 +67,12 @@ impl Resampler {
             .collect();
         resampled.sort_by(f64::total_cmp);
         let at = |share: f64| resampled.get((share * (RESAMPLES - 1) as f64).round() as usize).copied();
-        // A percentile interval may miss the value itself when it is heavily skewed.
+        // A heavily skewed percentile interval may not contain the value.
         let low = at(0.025).unwrap_or(value).min(value);
         let high = at(0.975).unwrap_or(value).max(value);
         Estimate { value, low, high }
     }
 
-    /// The mean.
     pub fn mean(&self, samples: &[f64]) -> Estimate {
         self.interval(|chosen| chosen.map(|i| samples[i]).sum::<f64>() / self.trials as f64)
     }
@@ -90,7 +85,6 @@ impl Resampler {
         })
     }
 
-    /// The median.
     pub fn median(&self, samples: &[f64]) -> Estimate {
         self.interval(|chosen| middle(chosen.map(|i| samples[i]).collect()))
     }

@@ -1,67 +1,63 @@
-//! The output directory: figures that are whole or absent, and a manifest of what made them.
+//! The output directory: complete figures, and a manifest of how they were made.
 //!
-//! Every file is written beside its place and renamed into it; the manifest names a figure only after all
-//! its files are in place. An interrupted run therefore leaves finished figures and nothing half-written, and
-//! `--resume` can trust what the manifest says: it takes a figure over when seed, trials and the sources that its numbers
-//! depend on are the same, and its CSV is what the manifest remembers.
+//! Every file is written under a temporary name and renamed; the manifest lists a figure only after all its files are in
+//! place. An interrupted run therefore leaves only complete figures, and `--resume` can trust the manifest: it keeps a
+//! figure if seed, trials and the sources that its numbers depend on are the same, and its CSV has the checksum of the
+//! manifest.
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use indicatif::ProgressIterator;
 use serde::{Deserialize, Serialize};
 
 use super::catalogue::Figure;
 use super::rows::{Row, from_csv, to_csv};
+use crate::commands::progress_bar;
 
 const MANIFEST: &str = "manifest.json";
 const PARTIAL: &str = ".partial";
 
-/// What determines a figure's numbers.
+/// What determines the numbers of a figure; `sources` is the checksum of the source files they depend on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
-    /// Seed of the run.
     pub seed: u64,
-    /// Trials per point.
     pub trials: u64,
-    /// Checksum of the sources that the numbers depend on.
     pub sources: String,
 }
 
-/// A figure's plot.
+/// The plot of a figure; the PNG is the rendered SVG.
 #[derive(Debug, Clone)]
 pub struct Drawing {
-    /// As SVG.
     pub svg: String,
-    /// The same, rendered.
     pub png: Vec<u8>,
 }
 
-/// What the manifest says of a figure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Entry {
+struct ManifestEntry {
     recipe: Recipe,
     /// Checksum of the CSV file.
     checksum: String,
 }
 
-/// An output directory.
 #[derive(Debug)]
 pub struct Store {
     folder: PathBuf,
-    entries: BTreeMap<String, Entry>,
+    entries: BTreeMap<String, ManifestEntry>,
 }
 
 impl Store {
-    /// Opens `folder`, makes it where it is missing, and makes sure that it can be written to.
+    /// Opens `folder`, creates it if necessary, and checks that it is writable.
     pub fn open(folder: &Path) -> anyhow::Result<Self> {
         let missing = first_missing(folder);
         let opened = Self::prepare(folder);
         if opened.is_err() {
-            // Leave nothing behind that was not there before; what cannot be removed was not made.
+            // Removes the folders that were created; removal fails if none was.
             if let Some(made) = missing {
                 let _ = fs::remove_dir_all(made);
             }
@@ -71,7 +67,7 @@ impl Store {
 
     fn prepare(folder: &Path) -> anyhow::Result<Self> {
         if folder.exists() && !folder.is_dir() {
-            bail!("it is a file");
+            bail!(io::Error::new(io::ErrorKind::NotADirectory, "it is a file"));
         }
         fs::create_dir_all(folder)?;
         for entry in fs::read_dir(folder)? {
@@ -83,7 +79,7 @@ impl Store {
         let probe = folder.join(format!("probe{PARTIAL}"));
         fs::write(&probe, [])?;
         fs::remove_file(&probe)?;
-        // A manifest that cannot be read vouches for nothing.
+        // An unreadable manifest counts as empty.
         let entries = fs::read_to_string(folder.join(MANIFEST))
             .ok()
             .and_then(|text| serde_json::from_str(&text).ok())
@@ -91,7 +87,7 @@ impl Store {
         Ok(Self { folder: folder.into(), entries })
     }
 
-    /// Rows of a figure that is finished, whatever made it.
+    /// Recipe and rows of a finished figure.
     pub fn finished(&self, figure: Figure) -> Option<(Recipe, Vec<Row>)> {
         let entry = self.entries.get(figure.name())?;
         let text = fs::read_to_string(self.path(&format!("{figure}.csv"))).ok()?;
@@ -103,7 +99,7 @@ impl Store {
 
     /// Draws every finished figure again from its data.
     pub fn redraw(&mut self, draw: impl Fn(Figure, &[Row]) -> anyhow::Result<Drawing>) -> anyhow::Result<()> {
-        for figure in Figure::ALL {
+        for figure in Figure::ALL.into_iter().progress_with(progress_bar(Figure::ALL.len(), "figures")) {
             if let Some((recipe, rows)) = self.finished(figure) {
                 self.install(figure, &recipe, &to_csv(&rows), &draw(figure, &rows)?)?;
             }
@@ -111,12 +107,12 @@ impl Store {
         Ok(())
     }
 
-    /// Rows of a figure that is finished and was made by this recipe.
-    pub fn matching(&self, figure: Figure, recipe: &Recipe) -> Option<Vec<Row>> {
-        self.finished(figure).filter(|(made_by, _)| made_by == recipe).map(|(_, rows)| rows)
+    /// Whether the figure is finished and was made by this recipe.
+    pub fn has(&self, figure: Figure, recipe: &Recipe) -> bool {
+        self.finished(figure).is_some_and(|(made_by, _)| made_by == *recipe)
     }
 
-    /// Puts a finished figure in place.
+    /// Writes the files of a figure and adds it to the manifest.
     pub fn install(
         &mut self,
         figure: Figure,
@@ -130,12 +126,12 @@ impl Store {
         self.write(&format!("{figure}.csv"), csv.as_bytes())?;
         self.write(&format!("{figure}.svg"), drawing.svg.as_bytes())?;
         self.write(&format!("{figure}.png"), &drawing.png)?;
-        let entry = Entry { recipe: recipe.clone(), checksum: checksum(csv) };
+        let entry = ManifestEntry { recipe: recipe.clone(), checksum: checksum(csv) };
         self.entries.insert(figure.name().into(), entry);
         self.write_manifest()
     }
 
-    /// Writes one file whole.
+    /// Writes one file atomically.
     pub fn write(&self, name: &str, content: &[u8]) -> anyhow::Result<()> {
         let (partial, path) = (self.path(&format!("{name}{PARTIAL}")), self.path(name));
         let written = fs::write(&partial, content).and_then(|()| fs::rename(&partial, &path));
@@ -145,7 +141,6 @@ impl Store {
         written.with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// Where a file of this directory is.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
@@ -161,7 +156,7 @@ fn first_missing(path: &Path) -> Option<PathBuf> {
     path.ancestors().filter(|a| !a.as_os_str().is_empty() && !a.exists()).last().map(Path::to_path_buf)
 }
 
-/// FNV-1a of 64 bits: enough to notice a file that was edited or cut short.
+/// FNV-1a of 64 bits, sufficient to detect an edited or truncated file.
 fn checksum(text: &str) -> String {
     let hash = text
         .bytes()
@@ -172,7 +167,7 @@ fn checksum(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::figures::rows::Table;
+    use crate::figures::rows::FigureRows;
     use crate::figures::statistics::Estimate;
 
     fn recipe(trials: u64) -> Recipe {
@@ -183,20 +178,20 @@ mod tests {
     fn only_a_whole_figure_of_the_same_recipe_is_taken_over() {
         let folder = tempfile::tempdir().unwrap();
         let out = folder.path().join("a/b");
-        let mut table = Table::new(Figure::AnglePower, 3);
-        table.add(1.0, "music", "mse_rad2", Estimate { value: 1.0, low: 0.5, high: 2.0 });
-        let csv = to_csv(&table.into_rows());
+        let mut rows = FigureRows::new(Figure::AnglePower, 3);
+        rows.add(1.0, "music", "mse_rad2", Estimate { value: 1.0, low: 0.5, high: 2.0 });
+        let csv = to_csv(&rows.into_rows());
         let drawing = Drawing { svg: "<svg/>".into(), png: b"png".into() };
         Store::open(&out).unwrap().install(Figure::AnglePower, &recipe(3), &csv, &drawing).unwrap();
 
         let store = Store::open(&out).unwrap();
-        assert_eq!(store.matching(Figure::AnglePower, &recipe(3)).unwrap().len(), 1);
-        assert!(store.matching(Figure::AnglePower, &recipe(4)).is_none());
+        assert!(store.has(Figure::AnglePower, &recipe(3)));
+        assert!(!store.has(Figure::AnglePower, &recipe(4)));
         let other_code = Recipe { sources: "b".into(), ..recipe(3) };
-        assert!(store.matching(Figure::AnglePower, &other_code).is_none());
-        assert!(store.matching(Figure::CrbSensors, &recipe(3)).is_none());
+        assert!(!store.has(Figure::AnglePower, &other_code));
+        assert!(!store.has(Figure::CrbSensors, &recipe(3)));
         fs::write(out.join("angle-power.csv"), csv.replace("0.5", "0.6")).unwrap();
-        assert!(Store::open(&out).unwrap().matching(Figure::AnglePower, &recipe(3)).is_none());
+        assert!(!Store::open(&out).unwrap().has(Figure::AnglePower, &recipe(3)));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Tables of the report; those of `docs/science/accuracy.md` are among them, word for word.
+//! Tables of the report; those of `docs/science/accuracy.md` are generated here as well.
 
 use std::fmt::Write;
 
@@ -8,21 +8,17 @@ use super::catalogue::Figure::{
 use super::claims::ClaimData;
 use super::claims::data::Curve;
 
-/// A table with its heading.
+/// A table with heading and explanatory note; `head` are the names of the columns.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Table {
-    /// What it is about.
-    pub heading: String,
-    /// How to read it.
-    pub note: String,
-    /// Names of the columns.
+pub struct ReportTable {
+    pub heading: &'static str,
+    pub note: &'static str,
     pub head: Vec<String>,
-    /// Cells, row by row.
     pub rows: Vec<Vec<String>>,
 }
 
-impl Table {
-    /// As Markdown, without heading and note.
+impl ReportTable {
+    /// Markdown of the cells, without heading and note.
     pub fn markdown(&self) -> String {
         let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
         let mut out = line(&self.head);
@@ -32,7 +28,7 @@ impl Table {
     }
 }
 
-/// Names of the estimators of angles.
+/// Angle estimators: scheme and name.
 const ESTIMATORS: [(&str, &str); 18] = [
     ("proposed-polished", "joint ADMM, polished on the raw blocks"),
     ("beamformer-polished", "joint beamformer, polished alike"),
@@ -54,15 +50,15 @@ const ESTIMATORS: [(&str, &str); 18] = [
     ("capon-one-block", "Capon, one block"),
 ];
 
-/// Names of the ways from echoes to a position.
-const WAYS: [(&str, &str); 3] = [
+/// Methods from echoes to a position: scheme and name.
+const METHODS: [(&str, &str); 3] = [
     ("chain", "three stages, angles by joint ADMM and polish"),
     ("chain-beamformer", "three stages, angles by joint beamformer and polish"),
     ("direct", "direct, from spectra"),
 ];
 
-/// All tables of the report for which there are data.
-pub fn all(data: &ClaimData) -> Vec<Table> {
+/// The tables of the report for which there are data.
+pub fn all(data: &ClaimData) -> Vec<ReportTable> {
     let tables = [
         angles(data, AnglePower, "Angles at Table I"),
         angles(data, AnglePowerFullRank, "Angles with well-conditioned S_k"),
@@ -75,20 +71,19 @@ pub fn all(data: &ClaimData) -> Vec<Table> {
 }
 
 /// Gap and gross errors of every estimator at every power.
-fn angles(data: &ClaimData, figure: Figure, heading: &str) -> Option<Table> {
+fn angles(data: &ClaimData, figure: Figure, heading: &'static str) -> Option<ReportTable> {
     let (head, rows) = against_power(data, figure, &ESTIMATORS, "gap_exact_db", &|_| true)?;
-    Some(Table {
-        heading: heading.into(),
+    Some(ReportTable {
+        heading,
         note: "Mean squared error of the angles above the exact bound in dB, by transmit power in dBm; in brackets the share of \
-               angles off by more than 0.1 rad, where there are any."
-            .into(),
+               angles off by more than 0.1 rad, where there are any.",
         head,
         rows,
     })
 }
 
-/// The table of angle estimators in `docs/science/accuracy.md`: both scenes, the powers that matter.
-pub fn angle_summary(data: &ClaimData) -> Option<Table> {
+/// The table of angle estimators in `docs/science/accuracy.md`: both scenarios, selected powers.
+pub fn angle_summary(data: &ClaimData) -> Option<ReportTable> {
     let shown = |power: f64| [40.0, 45.0, 50.0, 60.0].contains(&power);
     let (mut head, mut rows) = against_power(data, AnglePower, &ESTIMATORS, "gap_exact_db", &shown)?;
     let at = |metric: &str, scheme: &str| data.at(AnglePowerFullRank, 50.0, scheme, metric);
@@ -100,23 +95,22 @@ pub fn angle_summary(data: &ClaimData) -> Option<Table> {
     let others =
         ["root-MUSIC", "beamformer, all", "beamformer, one", "joint beamformer, one", "joint ADMM, denoised"];
     rows.retain(|row| !others.iter().any(|name| row[0].starts_with(name)));
-    Some(Table { heading: String::new(), note: String::new(), head, rows })
+    Some(ReportTable { heading: "", note: "", head, rows })
 }
 
-/// Gap and gross errors of the ways from raw echoes to a position.
-pub fn positions(data: &ClaimData) -> Option<Table> {
-    let (head, rows) = against_power(data, EndToEndPower, &WAYS, "gap_exact_without_gross_db", &|_| true)?;
-    Some(Table {
-        heading: "Raw echoes of a single frame to a position".into(),
+/// Gap and gross errors of the methods from raw echoes to a position.
+pub fn positions(data: &ClaimData) -> Option<ReportTable> {
+    let (head, rows) = against_power(data, EndToEndPower, &METHODS, "gap_exact_without_gross_db", &|_| true)?;
+    Some(ReportTable {
+        heading: "Raw echoes of a single frame to a position",
         note: "Mean squared error of the position above the exact bound in dB, by transmit power in dBm, gross errors set \
-               apart; in brackets the share of frames off by more than 1 m or without a fix, where there are any."
-            .into(),
+               apart; in brackets the share of frames off by more than 1 m or without a fix, where there are any.",
         head,
         rows,
     })
 }
 
-/// With one decimal, and no sign on a zero.
+/// One decimal, without a sign on zero.
 fn tenths(value: f64) -> String {
     let rounded = (10.0 * value).round() / 10.0;
     format!("{:.1}", if rounded == 0.0 { 0.0 } else { rounded })
@@ -149,7 +143,7 @@ fn against_power(
 }
 
 /// Error and convergence of the printed algorithm over one of its settings.
-fn literal(data: &ClaimData, swept: &str, heading: &str) -> Option<Table> {
+fn literal(data: &ClaimData, swept: &str, heading: &'static str) -> Option<ReportTable> {
     let mut rows = Vec::new();
     for (scene, name) in [("full-rank", "well-conditioned"), ("table-one", "Table I")] {
         let scheme = format!("{scene}-{swept}");
@@ -177,19 +171,18 @@ fn literal(data: &ClaimData, swept: &str, heading: &str) -> Option<Table> {
         "iterations",
         "residual",
     ];
-    Some(Table {
-        heading: heading.into(),
+    Some(ReportTable {
+        heading,
         note: "50 dBm. `converged`: share of the 2K problems that met a relative residual of 0.009 within 100 iterations; \
                `iterations`: their mean; `residual`: the largest of a scene, median over scenes. Where lambda is too small the \
-               answer is zero: no angle, and a relative residual of 1."
-            .into(),
+               answer is zero: no angle, and a relative residual of 1.",
         head: columns.map(String::from).to_vec(),
         rows,
     })
 }
 
 /// The cheapest payload within 1 dB of the exact bound, for each power.
-pub fn backhaul(data: &ClaimData) -> Option<Table> {
+pub fn backhaul(data: &ClaimData) -> Option<ReportTable> {
     let mut rows = Vec::new();
     for power in [60, 50, 40] {
         let mut best: Option<Vec<String>> = None;
@@ -220,11 +213,10 @@ pub fn backhaul(data: &ClaimData) -> Option<Table> {
     }
     let head =
         ["transmit power", "payload", "kilobytes per fix", "above the exact bound", "frames with a fix"];
-    Some(Table {
-        heading: "The cheapest payload within 1 dB".into(),
+    Some(ReportTable {
+        heading: "The cheapest payload within 1 dB",
         note: "Of all payloads and precisions with at least 95 % of frames fixed and a mean squared error within 1 dB of the \
-               exact bound, the one with the fewest bytes."
-            .into(),
+               exact bound, the one with the fewest bytes.",
         head: head.map(String::from).to_vec(),
         rows,
     })

@@ -1,14 +1,13 @@
-//! Whether a rate holds: a pure judgement of one run.
+//! Whether a rate is sustainable, as a pure function of one run.
 //!
-//! A rate holds if every frame came through whole and latency is stationary. A backlog shows in three ways, and each
-//! is looked for by itself:
+//! A rate is sustainable if every frame was complete and latency is stationary. A backlog is detected in three ways:
 //!
 //! 1. *Growth.* The trend of total latency over the run, a Theil-Sen slope (the median of the slopes between all pairs
-//!    of group medians) with the 95 % interval that Kendall's statistic gives it. A slope that is above zero for
-//!    certain and adds up to more than half a frame interval over the run is a queue that grows.
-//! 2. *Waiting.* A queue that is full grows no more, and its frames wait for ever the same. So the median frame may not
-//!    spend more than one frame interval waiting: on its way to the node and for a solver, not counting the work itself.
-//! 3. *The end.* A robust trend overlooks what begins late: the median wait of the last tenth is held to the same limit.
+//!    of group medians) with the 95 % interval of Kendall's statistic. A slope that is significantly positive and
+//!    amounts to more than half a frame interval over the run is a growing queue.
+//! 2. *Waiting.* A full queue no longer grows, and its frames wait for a constant time. The median frame may therefore
+//!    wait at most one frame interval, on its way to the node and for a solver, without the processing itself.
+//! 3. *The end.* A robust trend misses a late backlog: the median wait of the last tenth has the same limit.
 
 /// Groups of consecutive frames whose medians the trend is fitted to.
 const GROUPS: usize = 120;
@@ -16,44 +15,40 @@ const GROUPS: usize = 120;
 /// Quantile of the normal distribution for an interval of 95 %.
 const NORMAL_95: f64 = 1.96;
 
-/// Growth over the run that is not counted as one, in frame intervals.
+/// Tolerated growth over the run, in frame intervals.
 const SLACK_INTERVALS: f64 = 0.5;
 
-/// Median wait that is allowed, in frame intervals.
+/// Maximum median wait, in frame intervals.
 const MOST_WAIT_INTERVALS: f64 = 1.0;
 
 /// One frame of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sample {
-    /// When it was due, seconds from any origin.
+    /// Intended send time, from any origin.
     pub intended_s: f64,
-    /// From then to its fix.
+    /// Time from then to the fix.
     pub total_ms: f64,
-    /// Of this, spent waiting for a node or a solver.
+    /// Time waiting for a node or a solver.
     pub wait_ms: f64,
-    /// Of this, spent in a solver.
     pub solve_ms: f64,
 }
 
-/// What a run shows of its rate.
+/// Statistics of a run by which its rate is judged.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Judgement {
-    /// Trend of the total latency, with the 95 % interval.
+    /// Trend of the total latency, with its 95 % interval.
     pub slope_ms_per_s: f64,
-    /// Lower end of that.
     pub slope_low: f64,
-    /// Upper end of that.
     pub slope_high: f64,
-    /// Median wait.
     pub wait_p50_ms: f64,
     /// Median wait in the last tenth of the run.
     pub end_wait_p50_ms: f64,
-    /// Share of the solvers' time that the frames take.
+    /// Share of the solvers' time in use.
     pub utilisation: f64,
 }
 
 impl Judgement {
-    /// Of the frames of one run in order, its warm-up left out; `workers` frames are solved at once.
+    /// `samples` are the frames of one run in order, without the warm-up; `workers` frames are solved in parallel.
     pub fn new(samples: &[Sample], rate_hz: f64, workers: usize) -> Self {
         let (slope_ms_per_s, slope_low, slope_high) = trend(samples);
         let wait = |samples: &[Sample]| median(samples.iter().map(|sample| sample.wait_ms).collect());
@@ -69,7 +64,7 @@ impl Judgement {
         }
     }
 
-    /// Why the rate does not hold over `span_s` seconds; none if it does.
+    /// Why the rate is not sustainable over `span_s` seconds; none if it is.
     pub fn objection(&self, rate_hz: f64, span_s: f64) -> Option<String> {
         let interval_ms = 1e3 / rate_hz;
         let growth_ms = self.slope_ms_per_s * span_s;
@@ -90,7 +85,6 @@ impl Judgement {
         late("frames", self.wait_p50_ms).or_else(|| late("the last frames", self.end_wait_p50_ms))
     }
 
-    /// How a rate that holds was judged.
     pub fn in_words(&self) -> String {
         format!(
             "slope {:.2} ms/s ({:.2} to {:.2}), median wait {:.2} ms, nothing shed, utilisation {:.2}",

@@ -1,4 +1,4 @@
-//! One count of IRSs: runs at the asked rate and below it until one holds.
+//! Measurement for one number of IRSs: runs at the requested rate and below it until a rate is sustained.
 
 use std::path::Path;
 
@@ -6,50 +6,46 @@ use anyhow::ensure;
 use fusion_center::fix::FixRecord;
 use fusion_center::statistics::StageHistograms;
 use serde_json::Value;
-use settings::ScenarioChoice;
+use settings::{ScenarioChoice, SettingsError};
+use telemetry::exit::{self, Failure};
 use tokio_util::sync::CancellationToken;
 
 use super::judgement::{Judgement, Sample};
-use super::{LatencyFlags, Measured};
+use super::{LatencyFlags, MeasuredCount};
 use crate::commands::note;
 use crate::demo::{DemoFlags, orchestrate};
 
-/// Rates that are tried before a count is given up.
+/// Maximum number of rates that are tried.
 const MOST_TRIES: usize = 12;
 
-/// A rate that fails is divided by this at least, and by this at most.
+/// Minimum and maximum factor by which a rate that fails is reduced.
 const RATE_STEPS: (f64, f64) = (1.25, 4.0);
 
-/// Share of the capacity that a failed run shows which is tried next.
+/// The next rate as a share of the capacity that a failed run shows.
 const OF_CAPACITY: f64 = 0.85;
 
-/// Frames at the start that warm caches and connections, and drain what came while these were cold: this many or a
-/// tenth of the run, whichever is more. They are not counted.
+/// Minimum number of frames at the start that are not counted, while caches and connections warm up and the initial
+/// backlog drains. It is a tenth of the run if that is more.
 const WARM_UP: usize = 20;
 
-/// Fewest frames of a run.
+/// Minimum number of frames of a run.
 pub const LEAST_FRAMES: u64 = 3 * WARM_UP as u64;
 
-/// What a run gave.
-struct Attempt {
-    /// Latency, and how the rate was found to hold; or why it does not.
-    outcome: Result<(StageHistograms, Judgement), String>,
-    /// Fixes per second that came out.
-    reached_hz: Option<f64>,
-}
+/// Latency and judgement of a run, or the reason why its rate is not sustainable; and the rate of fixes that it reached.
+type Attempt = (Result<(StageHistograms, Judgement), String>, Option<f64>);
 
-/// The asked rate, or one below it that holds; none if none does.
+/// Measures at the requested rate, or the first lower one that is sustained; none if none is.
 pub async fn measure(
     flags: &LatencyFlags,
     profile: Option<&str>,
     scenario: &model::Scenario,
     stop: &CancellationToken,
-) -> anyhow::Result<Option<Measured>> {
+) -> anyhow::Result<Option<MeasuredCount>> {
     let (nodes, mut rate_hz) = (scenario.irs.len(), flags.rate);
     for _ in 0..MOST_TRIES {
-        let Attempt { outcome, reached_hz } = attempt(flags, profile, scenario, rate_hz, stop).await?;
+        let (outcome, reached_hz) = attempt(flags, profile, scenario, rate_hz, stop).await?;
         match outcome {
-            Ok((stages, judgement)) => return Ok(Some(Measured { nodes, rate_hz, judgement, stages })),
+            Ok((stages, judgement)) => return Ok(Some(MeasuredCount { nodes, rate_hz, judgement, stages })),
             Err(reason) => note(&format!("K = {nodes}: {rate_hz:.3} frames a second do not hold: {reason}")),
         }
         rate_hz = lower_rate(rate_hz, reached_hz);
@@ -57,15 +53,13 @@ pub async fn measure(
     Ok(None)
 }
 
-/// The rate to try after one that failed: an overloaded pipeline gives out what it can, so that its own rate is near
-/// the capacity.
+/// The rate to try after one that failed. The output rate of an overloaded pipeline is close to its capacity.
 fn lower_rate(rate_hz: f64, reached_hz: Option<f64>) -> f64 {
     let (least, most) = RATE_STEPS;
     let wanted = OF_CAPACITY * reached_hz.unwrap_or(rate_hz / 2.0);
     wanted.clamp(rate_hz / most, rate_hz / least)
 }
 
-/// One run.
 async fn attempt(
     flags: &LatencyFlags,
     profile: Option<&str>,
@@ -83,7 +77,7 @@ async fn attempt(
         kill_node_after: None,
         fixes: Some(log.clone()),
         record: None,
-        // Nothing is cut short: what is late counts as late, not as missing.
+        // Long deadline, so that late reports count as late and not as missing.
         deadline_ms: Some(60_000),
         dashboard: false,
         allow_control: false,
@@ -92,7 +86,7 @@ async fn attempt(
         json: false,
     };
     let report = orchestrate(&demo, scenario, stop.clone()).await?;
-    ensure!(!stop.is_cancelled(), "interrupted");
+    ensure!(!stop.is_cancelled(), Failure::new(exit::UNAVAILABLE, "interrupted"));
     ensure!(report.deaths.is_empty(), "{}", report.deaths.join("; "));
     let fixes = read_fixes(&log)?;
     let complete = fixes.iter().filter(|fix| fix.missing.is_empty()).count() as u64;
@@ -102,22 +96,22 @@ async fn attempt(
             "{lacking} of {frames} frames had no fix or lacked blocks: the backhaul was out or cut"
         ));
     }
-    // A backhaul that is out now and then costs frames at any rate.
+    // Outages of the backhaul lose frames at any rate.
     let needed = if profile.is_some() { flags.frames * 9 / 10 } else { flags.frames };
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let outcome = match loss(flags.frames, needed, complete, &report.fusion) {
         Some(reason) => Err(reason),
         None => judged(&fixes, rate_hz, workers),
     };
-    Ok(Attempt { outcome, reached_hz: reached_hz(&samples(&fixes)) })
+    Ok((outcome, reached_hz(&samples(&fixes))))
 }
 
 fn read_fixes(log: &Path) -> anyhow::Result<Vec<FixRecord>> {
-    let text = std::fs::read_to_string(log)?;
-    text.lines().map(|line| Ok(serde_json::from_str(line)?)).collect()
+    let invalid = |error| SettingsError::content(log, error);
+    settings::read(log)?.lines().map(|line| Ok(serde_json::from_str(line).map_err(invalid)?)).collect()
 }
 
-/// What was lost, if anything was.
+/// Describes lost frames or blocks, if there are any.
 fn loss(frames: u64, needed: u64, complete: u64, fusion: &Value) -> Option<String> {
     let shed = fusion["frames_shed"].as_u64().unwrap_or(0);
     if shed > 0 {
@@ -130,7 +124,7 @@ fn loss(frames: u64, needed: u64, complete: u64, fusion: &Value) -> Option<Strin
     (unaccounted.as_i64() != Some(0)).then(|| format!("{unaccounted} blocks are unaccounted for"))
 }
 
-/// Latency after the warm-up if the rate holds, else why it does not.
+/// Latency after the warm-up if the rate is sustainable, otherwise the reason.
 fn judged(fixes: &[FixRecord], rate_hz: f64, workers: usize) -> Result<(StageHistograms, Judgement), String> {
     let measured = fixes.get(WARM_UP.max(fixes.len() / 10)..).unwrap_or_default();
     let samples = samples(measured);
@@ -160,7 +154,7 @@ fn samples(fixes: &[FixRecord]) -> Vec<Sample> {
     fixes.iter().filter_map(sample).collect()
 }
 
-/// Fixes per second, from the first one out to the last.
+/// Fixes per second, from the first fix to the last.
 fn reached_hz(samples: &[Sample]) -> Option<f64> {
     let out_s = |sample: &Sample| sample.intended_s + sample.total_ms * 1e-3;
     let (first, last) = (out_s(samples.first()?), out_s(samples.last()?));

@@ -1,10 +1,9 @@
 //! `hyloc latency`: fusion latency per IRS count, through real processes.
 //!
-//! For every K the whole pipeline runs open loop at a fixed rate; latency counts from the *intended* send time of
-//! a frame, so that a stall is charged to every frame that it delays (no coordinated omission). Only a rate that
-//! holds is a measurement (`judgement`): one that does not is said so with the reason, and lowered until one does.
+//! For every K the whole pipeline runs open loop at a fixed rate; latency counts from the *intended* send time of a frame,
+//! so that a stall is charged to every frame that it delays (no coordinated omission). Only a sustainable rate is a
+//! valid measurement (`judgement`): any other is reported with the reason, and lowered until it is sustainable.
 
-mod growth;
 mod judgement;
 mod measure;
 mod plot;
@@ -17,6 +16,8 @@ use backhaul::profile::NAMES as PROFILES;
 use clap::Args;
 use fusion_center::statistics::{Quantiles, StageHistograms};
 use settings::ScenarioChoice;
+use settings::check::within;
+use telemetry::exit::{self, Failure};
 use tokio_util::sync::CancellationToken;
 
 use crate::commands::{note, say};
@@ -24,19 +25,18 @@ use crate::demo::Choices;
 use judgement::Judgement;
 use measure::{LEAST_FRAMES, measure};
 
-/// Flags of the latency measurement.
 #[derive(Debug, Clone, Args)]
 pub struct LatencyFlags {
-    /// IRS counts.
+    /// Numbers of IRSs to measure.
     #[arg(long, value_delimiter = ',', default_value = "2,3,4,6,8,12,16", value_name = "K,..")]
     pub nodes: Vec<usize>,
     /// Frames per count.
-    #[arg(long, default_value_t = 500)]
+    #[arg(long, default_value = "500", value_parser = within(LEAST_FRAMES, 1_000_000_000))]
     pub frames: u64,
-    /// Frames per second; lowered for a count at which they do not hold.
-    #[arg(long, default_value_t = 20.0, value_name = "HZ")]
+    /// Frames per second; lowered for numbers of IRSs at which it is not sustainable.
+    #[arg(long, default_value = "20", value_name = "HZ", value_parser = within(1e-3, 1e5))]
     pub rate: f64,
-    /// Scenario that the counts are made from; Table I without one.
+    /// Base scenario; Table I without one.
     #[arg(long, value_name = "FILE")]
     pub scenario: Option<PathBuf>,
     /// Override one key of it; may be repeated.
@@ -55,33 +55,30 @@ pub struct LatencyFlags {
     pub out: Option<PathBuf>,
 }
 
-/// One count, measured.
+/// Latency per stage for one number of IRSs, at the rate that was sustained.
 #[derive(Debug, Clone)]
-pub struct Measured {
-    /// IRSs.
+pub struct MeasuredCount {
     pub nodes: usize,
-    /// The rate that held.
     pub rate_hz: f64,
-    /// How it was found to hold.
     pub judgement: Judgement,
-    /// Latency per stage.
     pub stages: StageHistograms,
 }
 
-impl Measured {
-    /// Quantiles of a stage.
+impl MeasuredCount {
     pub fn quantiles(&self, stage: &str) -> Quantiles {
         let found = self.stages.iter().find(|(name, _)| *name == stage);
         found.map(|(_, histogram)| Quantiles::of(histogram)).unwrap_or_default()
     }
 }
 
-/// Measures, prints the table, and writes files where asked to.
+/// Measures, prints the table, and writes the files of `--out`.
 pub fn run(flags: &LatencyFlags) -> anyhow::Result<()> {
-    ensure!(flags.frames >= LEAST_FRAMES, "--frames {}: must be at least {LEAST_FRAMES}", flags.frames);
-    ensure!(flags.rate.is_finite() && flags.rate > 0.0, "--rate {}: must be above 0", flags.rate);
-    let scenarios: Vec<_> =
-        flags.nodes.iter().map(|&nodes| choice(flags, nodes).load()).collect::<Result<_, _>>()?;
+    flags.choices.warn();
+    let scenario = |&nodes: &usize| {
+        let (file, set) = (flags.scenario.clone(), flags.set.clone());
+        ScenarioChoice { file, set, nodes: Some(nodes), ..ScenarioChoice::default() }.load()
+    };
+    let scenarios: Vec<_> = flags.nodes.iter().map(scenario).collect::<Result<_, _>>()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let stop = runtime.block_on(async { telemetry::shutdown_signal() })?;
     let profiles: Vec<Option<&str>> = match &flags.backhaul[..] {
@@ -99,22 +96,23 @@ pub fn run(flags: &LatencyFlags) -> anyhow::Result<()> {
         if let Some(out) = &flags.out {
             let directory = profile.map_or(out.clone(), |name| out.join(name));
             std::fs::create_dir_all(&directory)
-                .with_context(|| format!("{} cannot be made", directory.display()))?;
+                .with_context(|| format!("cannot make {}", directory.display()))?;
             table::write(&directory, &all)?;
         }
     }
-    ensure!(without.is_empty(), "no rate holds at {}: no latency there", without.join(", "));
+    let reason = format!("no rate holds at {}: no latency there", without.join(", "));
+    ensure!(without.is_empty(), Failure::new(exit::UNAVAILABLE, reason));
     Ok(())
 }
 
-/// Every count with one profile of the backhaul; those at which no rate holds are named beside.
+/// Measures all numbers of IRSs with one backhaul profile; also returns those without a sustainable rate.
 fn counts(
     flags: &LatencyFlags,
     profile: Option<&str>,
     scenarios: &[model::Scenario],
     runtime: &tokio::runtime::Runtime,
     stop: &CancellationToken,
-) -> anyhow::Result<(Vec<Measured>, Vec<String>)> {
+) -> anyhow::Result<(Vec<MeasuredCount>, Vec<String>)> {
     let (mut all, mut without) = (Vec::with_capacity(scenarios.len()), Vec::new());
     for scenario in scenarios {
         let Some(measured) = runtime.block_on(measure(flags, profile, scenario, stop))? else {
@@ -132,13 +130,4 @@ fn counts(
         all.push(measured);
     }
     Ok((all, without))
-}
-
-fn choice(flags: &LatencyFlags, nodes: usize) -> ScenarioChoice {
-    ScenarioChoice {
-        file: flags.scenario.clone(),
-        set: flags.set.clone(),
-        nodes: Some(nodes),
-        ..ScenarioChoice::default()
-    }
 }

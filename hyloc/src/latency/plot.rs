@@ -1,11 +1,10 @@
-//! Latency against the number of IRSs: each curve is the sum of the stages up to it, so that the gaps between
-//! the curves are the stages.
+//! Latency against the number of IRSs. Each curve is the sum of the stages up to it; the gaps are the stages.
 
-use super::Measured;
+use super::MeasuredCount;
 use crate::figures::plot::{Axis, Marker, Panel, Plot, Scale, Series, Style, to_svg};
 use crate::figures::statistics::Estimate;
 
-/// Stages that follow each other between the intended send and the fix.
+/// Consecutive stages between the intended send time and the fix.
 const STACK: [(&str, &str, Marker); 6] = [
     ("emit", "#4c72b0", Marker::Disc),
     ("filter", "#55a868", Marker::Square),
@@ -15,9 +14,8 @@ const STACK: [(&str, &str, Marker); 6] = [
     ("locate", "#c44e52", Marker::OpenSquare),
 ];
 
-/// Both panels, medians and 99 % quantiles.
-pub fn svg(all: &[Measured]) -> String {
-    let panel = |heading: &str, value: fn(&Measured, &str) -> f64| Panel {
+pub fn svg(all: &[MeasuredCount]) -> String {
+    let panel = |heading: &str, value: fn(&MeasuredCount, &str) -> f64| Panel {
         heading: heading.into(),
         x: Axis::new("number of IRSs", Scale::Log)
             .with_ticks(&all.iter().map(|measured| measured.nodes as f64).collect::<Vec<_>>()),
@@ -34,7 +32,7 @@ pub fn svg(all: &[Measured]) -> String {
     })
 }
 
-fn series(all: &[Measured], value: fn(&Measured, &str) -> f64) -> Vec<Series> {
+fn series(all: &[MeasuredCount], value: fn(&MeasuredCount, &str) -> f64) -> Vec<Series> {
     let mut sums = vec![0.0; all.len()];
     let mut series = Vec::with_capacity(STACK.len() + 1);
     for (stage, color, marker) in STACK {
@@ -56,7 +54,7 @@ fn series(all: &[Measured], value: fn(&Measured, &str) -> f64) -> Vec<Series> {
     series
 }
 
-fn points(all: &[Measured], values: &[f64]) -> Vec<(f64, Estimate)> {
-    let exact = |value: f64| Estimate { value, low: value, high: value };
-    all.iter().zip(values).map(|(measured, value)| (measured.nodes as f64, exact(*value))).collect()
+fn points(all: &[MeasuredCount], values: &[f64]) -> Vec<(f64, Estimate)> {
+    let point = |(measured, value): (&MeasuredCount, &f64)| (measured.nodes as f64, Estimate::exact(*value));
+    all.iter().zip(values).map(point).collect()
 }

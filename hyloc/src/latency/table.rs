@@ -1,28 +1,28 @@
-//! What a latency measurement leaves: a table, a CSV file, raw histograms, a plot.
+//! Output of a latency measurement: table, CSV file, raw histograms, plot.
 
 use std::fmt::Write;
 use std::path::Path;
 
-use anyhow::Context;
 use hdrhistogram::serialization::V2Serializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 
-use super::{Measured, growth, plot};
+use super::{MeasuredCount, plot};
+use crate::commands::write_file;
 use crate::figures::plot::to_png;
+use crate::figures::statistics::{Estimate, slope};
 
-/// Columns of latency.csv.
 const HEADER: &str = "irs,rate_hz,stage,p50_ms,p90_ms,p99_ms,p999_ms,max_ms,n,\
                       slope_ms_per_s,slope_low,slope_high,wait_p50_ms,utilisation";
 
-/// Tables for people, and the growth of the fusion time.
-pub fn markdown(all: &[Measured]) -> String {
+/// The table, the judgements, and the exponent by which the fusion time grows with the number of IRSs.
+pub fn markdown(all: &[MeasuredCount]) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.
     let _ = write_markdown(&mut out, all);
     out.trim_end().to_owned()
 }
 
-fn write_markdown(out: &mut String, all: &[Measured]) -> std::fmt::Result {
+fn write_markdown(out: &mut String, all: &[MeasuredCount]) -> std::fmt::Result {
     writeln!(out, "| K | frames/s | stage | p50 (ms) | p90 | p99 | p99.9 | max | n |")?;
     writeln!(out, "| --- | --- | --- | --- | --- | --- | --- | --- | --- |")?;
     for measured in all {
@@ -40,20 +40,17 @@ fn write_markdown(out: &mut String, all: &[Measured]) -> std::fmt::Result {
         let (nodes, judgement) = (measured.nodes, measured.judgement.in_words());
         writeln!(out, "K = {nodes}: {:.3} frames a second hold: {judgement}", measured.rate_hz)?;
     }
-    let points: Vec<(f64, f64)> =
-        all.iter().map(|measured| (measured.nodes as f64, measured.quantiles("fusion").p50)).collect();
-    if let Some(exponent) = growth::exponent(&points) {
-        writeln!(out, "\nfusion p50 grows as K^{exponent:.2}, over the rates that hold")?;
+    let fusion = all.iter().map(|measured| (measured.nodes as f64, measured.quantiles("fusion").p50));
+    let positive = fusion.filter(|(nodes, p50)| *nodes > 0.0 && *p50 > 0.0);
+    let logarithms: Vec<_> = positive.map(|(nodes, p50)| (nodes.ln(), Estimate::exact(p50.ln()))).collect();
+    if let Some(exponent) = slope(&logarithms) {
+        writeln!(out, "\nfusion p50 grows as K^{:.2}, over the rates that hold", exponent.value)?;
     }
     Ok(())
 }
 
-/// Writes all files into `directory`.
-pub fn write(directory: &Path, all: &[Measured]) -> anyhow::Result<()> {
-    let put = |name: &str, bytes: &[u8]| {
-        let path = directory.join(name);
-        std::fs::write(&path, bytes).with_context(|| format!("{} cannot be written", path.display()))
-    };
+pub fn write(directory: &Path, all: &[MeasuredCount]) -> anyhow::Result<()> {
+    let put = |name: &str, bytes: &[u8]| write_file(&directory.join(name), bytes);
     put("latency.csv", csv(all).as_bytes())?;
     let svg = plot::svg(all);
     put("latency.svg", svg.as_bytes())?;
@@ -67,7 +64,7 @@ pub fn write(directory: &Path, all: &[Measured]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn csv(all: &[Measured]) -> String {
+fn csv(all: &[MeasuredCount]) -> String {
     let mut out = format!("{HEADER}\n");
     for measured in all {
         for (stage, _) in measured.stages.iter() {
@@ -90,7 +87,7 @@ fn csv(all: &[Measured]) -> String {
 
 /// A histogram in nanoseconds as an HdrHistogram interval log of one interval.
 fn interval_log(
-    measured: &Measured,
+    measured: &MeasuredCount,
     stage: &str,
     histogram: &hdrhistogram::Histogram<u64>,
 ) -> anyhow::Result<Vec<u8>> {
@@ -101,6 +98,6 @@ fn interval_log(
         IntervalLogWriterBuilder::new().add_comment(&comment).begin_log_with(&mut bytes, &mut serializer)?;
     let length = std::time::Duration::from_secs_f64(histogram.len() as f64 / measured.rate_hz);
     log.write_histogram(histogram, std::time::Duration::ZERO, length, Tag::new(stage))
-        .map_err(|error| anyhow::anyhow!("the histogram cannot be written: {error:?}"))?;
+        .map_err(|_| anyhow::anyhow!("the histogram of {stage} cannot be encoded"))?;
     Ok(bytes)
 }

@@ -1,11 +1,11 @@
-//! `hyloc solve angles`: the joint atomic-norm problem in any scale, exactly as given.
+//! `hyloc solve angles`: the joint atomic-norm problem as given, without rescaling.
 
 use std::time::Instant;
 
-use anyhow::ensure;
+use clap::Args;
 use estimation::Blocks;
 use estimation::angles::AngleSettings;
-use estimation::angles::admm::{AdmmSettings, JointSolver};
+use estimation::angles::admm::{self, AdmmSettings};
 use estimation::angles::departure::trust_region_departure_rad;
 use estimation::angles::estimate::scaled_problem;
 use estimation::angles::extraction::{denoised_arrival_rad, principal_angle_rad};
@@ -13,27 +13,27 @@ use estimation::angles::problem::{Departure, DepartureForm, JointProblem, JointS
 use model::array::UniformLinearArray;
 use model::{CMatrix, CVector, RankCase};
 use serde::{Deserialize, Serialize};
+use settings::check::within;
 
 use super::complex::{ComplexRows, ComplexVector};
-use super::{Problem, matrices};
+use super::{Problem, ensure_square, matrices};
 
-/// The problem of `solve angles`.
-pub struct Angles;
-
-/// Settings from the command line.
-#[derive(Debug, Clone, Default)]
-pub struct Settings {
-    /// Stop; the solver's default where none is given.
+#[derive(Debug, Clone, Default, Args)]
+pub struct AngleSolveFlags {
+    /// Relative accuracy of the objective at which to stop [default: 1e-4].
+    #[arg(long, value_name = "RATIO")]
     pub tolerance: Option<f64>,
-    /// Iteration limit; the solver's default where none is given.
+    /// Iteration limit; a solution that reaches it is marked as not converged.
+    #[arg(long, value_name = "N")]
     pub max_iterations: Option<usize>,
-    /// Solves each problem this many times and tells the median time.
+    /// Solve each problem N times from a cold start and report the median time.
+    #[arg(long, value_name = "N", value_parser = within::<usize>(1, 1_000_000))]
     pub repeat: Option<usize>,
 }
 
-/// One joint problem. A block that is `null` is missing.
+/// One joint problem; a block that is `null` is missing.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Case {
+pub struct AngleCase {
     structured_departure: bool,
     lambda: f64,
     spacing_wavelengths: f64,
@@ -42,8 +42,8 @@ pub struct Case {
     reflected_signal: Vec<ComplexRows>,
 }
 
-impl Case {
-    /// The joint problem that the estimator makes of these blocks: unit noise, unit mean norm of S_k, its default lambda.
+impl AngleCase {
+    /// The problem that the estimator solves for these blocks: unit noise, unit mean norm of S_k, default lambda.
     pub fn of_blocks(blocks: &Blocks) -> Self {
         let count = blocks.irs_count();
         let settings = AngleSettings::default();
@@ -64,11 +64,10 @@ impl Case {
     }
 }
 
-/// Its solution.
 #[derive(Debug, Clone, Serialize)]
-pub struct Answer {
+pub struct AngleAnswer {
     objective: f64,
-    /// Median time of one solve from a cold start, where it was asked for.
+    /// Median time of one solve from a cold start, with `--repeat`.
     #[serde(skip_serializing_if = "Option::is_none")]
     solve_time_s: Option<f64>,
     iterations: usize,
@@ -78,22 +77,21 @@ pub struct Answer {
     arrival_toeplitz_first_row: Vec<Option<ComplexVector>>,
 }
 
-impl Problem for Angles {
-    type Settings = Settings;
-    type Case = Case;
-    type Answer = Answer;
+impl Problem for AngleCase {
+    type Settings = AngleSolveFlags;
+    type Answer = AngleAnswer;
 
-    fn solve(settings: &Settings, case: &Case) -> anyhow::Result<Answer> {
-        let signals: Vec<CMatrix> = matrices(&case.reflected_signal, "reflected_signal")?;
-        let problem = problem(case, &signals)?;
+    fn solve(&self, settings: &AngleSolveFlags) -> anyhow::Result<AngleAnswer> {
+        let signals: Vec<CMatrix> = matrices(&self.reflected_signal, "reflected_signal")?;
+        let problem = problem(self, &signals)?;
         let defaults = AdmmSettings::default();
         let admm = AdmmSettings {
             tolerance: settings.tolerance.unwrap_or(defaults.tolerance),
             max_iterations: settings.max_iterations.unwrap_or(defaults.max_iterations),
             ..defaults
         };
-        let solution = JointSolver::new().solve(&problem, &admm)?;
-        let mut answer = answer(case, &signals, &problem, &solution);
+        let solution = admm::solve(&problem, &admm)?;
+        let mut answer = answer(self, &signals, &problem, &solution);
         answer.solve_time_s =
             settings.repeat.map(|count| median_time_s(&problem, &admm, count)).transpose()?;
         Ok(answer)
@@ -101,28 +99,20 @@ impl Problem for Angles {
 }
 
 fn median_time_s(problem: &JointProblem, admm: &AdmmSettings, count: usize) -> anyhow::Result<f64> {
-    ensure!(count > 0, "--repeat 0: must be at least 1");
-    let mut solver = JointSolver::new();
     let mut times_s = Vec::with_capacity(count);
     for _ in 0..count {
         let started = Instant::now();
-        solver.solve(problem, admm)?;
+        admm::solve(problem, admm)?;
         times_s.push(started.elapsed().as_secs_f64());
     }
     times_s.sort_by(f64::total_cmp);
     Ok(times_s[count / 2])
 }
 
-fn problem(case: &Case, signals: &[CMatrix]) -> anyhow::Result<JointProblem> {
+fn problem(case: &AngleCase, signals: &[CMatrix]) -> anyhow::Result<JointProblem> {
     let count = signals.len();
-    ensure!(
-        case.blocks.len() == count && case.blocks.iter().all(|row| row.len() == count),
-        "blocks: expected a table of {count} x {count}, one entry for each pair of IRSs"
-    );
-    ensure!(
-        case.weights.len() == count && case.weights.iter().all(|row| row.len() == count),
-        "weights: expected a table of {count} x {count}, one entry for each pair of IRSs"
-    );
+    ensure_square("blocks", &case.blocks, count)?;
+    ensure_square("weights", &case.weights, count)?;
     let mut paths = Vec::new();
     for (l, row) in case.blocks.iter().enumerate() {
         for (k, block) in row.iter().enumerate().filter_map(|(k, block)| block.as_ref().map(|b| (k, b))) {
@@ -140,7 +130,12 @@ fn problem(case: &Case, signals: &[CMatrix]) -> anyhow::Result<JointProblem> {
     Ok(JointProblem { lambda: case.lambda, sensors, departures: departures.collect(), paths })
 }
 
-fn answer(case: &Case, signals: &[CMatrix], problem: &JointProblem, solution: &JointSolution) -> Answer {
+fn answer(
+    case: &AngleCase,
+    signals: &[CMatrix],
+    problem: &JointProblem,
+    solution: &JointSolution,
+) -> AngleAnswer {
     let spacing = case.spacing_wavelengths;
     let count = signals.len();
     let arrival_rad: Vec<Option<f64>> = (0..count)
@@ -151,7 +146,7 @@ fn answer(case: &Case, signals: &[CMatrix], problem: &JointProblem, solution: &J
         .collect();
     let departure_rad =
         (0..count).map(|k| departure_rad(signals, problem, solution, k, &arrival_rad, spacing)).collect();
-    Answer {
+    AngleAnswer {
         objective: solution.objective,
         solve_time_s: None,
         iterations: solution.iterations,
@@ -166,7 +161,7 @@ fn answer(case: &Case, signals: &[CMatrix], problem: &JointProblem, solution: &J
     }
 }
 
-/// AOD from the denoised blocks by Algorithm 2; none for a signal of one direction, where it is not observable.
+/// AOD from the denoised blocks by Algorithm 2; none for S_k of rank one, where it is not observable.
 fn departure_rad(
     signals: &[CMatrix],
     problem: &JointProblem,

@@ -7,31 +7,24 @@ use serde::{Deserialize, Serialize};
 /// A complex matrix, row by row.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ComplexRows {
-    /// Real parts.
     pub re: Vec<Vec<f64>>,
-    /// Imaginary parts.
     pub im: Vec<Vec<f64>>,
 }
 
-/// A complex vector.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ComplexVector {
-    /// Real parts.
     pub re: Vec<f64>,
-    /// Imaginary parts.
     pub im: Vec<f64>,
 }
 
-/// The rows do not make a matrix.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{name}: the rows of re and im differ in number or length")]
 pub struct Ragged {
-    /// Field in question.
     pub name: String,
 }
 
 impl ComplexRows {
-    /// As a matrix; `name` is for the error.
+    /// Converts to a matrix; `name` is for the error.
     pub fn matrix(&self, name: &str) -> Result<CMatrix, Ragged> {
         let rows = self.re.len();
         let columns = self.re.first().map_or(0, Vec::len);

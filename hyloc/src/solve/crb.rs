@@ -5,24 +5,20 @@ use model::fisher::{Gain, Information, Scheme};
 use model::system::Irs;
 use model::units::SPEED_OF_LIGHT_M_S;
 use model::waveform::Waveform;
-use model::{CrossSectionPrior, Point, Pose, System};
+use model::{CrossSectionPrior, Point, Pose, System, SystemParts};
 use nalgebra::Matrix2;
 use serde::{Deserialize, Serialize};
 
+use super::Problem;
 use super::complex::ComplexRows;
-use super::{Cases, Problem, solve_all};
 
-/// The problem of `solve crb`.
-pub struct Crb;
-
-/// One scene.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Case {
-    scene: Scene,
+pub struct CrbCase {
+    scene: CrbScene,
 }
 
 #[derive(Debug, Clone, Deserialize)]
-struct Scene {
+struct CrbScene {
     carrier_wavelength_m: f64,
     spacing_wavelengths: f64,
     bandwidth_hz: f64,
@@ -45,9 +41,8 @@ struct SceneIrs {
     codes: ComplexRows,
 }
 
-/// The bounds of one scene.
 #[derive(Debug, Clone, Serialize)]
-pub struct Answer {
+pub struct CrbAnswer {
     unknown_gain: Bounds,
     known_gain: Bounds,
 }
@@ -67,27 +62,21 @@ struct PositionBounds {
     delay: Vec<[f64; 2]>,
 }
 
-/// Solves all scenes of a file.
-pub fn solve(input: &Cases<Case>) -> anyhow::Result<Cases<Answer>> {
-    solve_all::<Crb>(&(), input)
-}
-
-impl Problem for Crb {
+impl Problem for CrbCase {
     type Settings = ();
-    type Case = Case;
-    type Answer = Answer;
+    type Answer = CrbAnswer;
 
-    fn solve(_: &(), case: &Case) -> anyhow::Result<Answer> {
-        let system = system(&case.scene)?;
-        let target = Point::from(case.scene.target_m);
-        Ok(Answer {
-            unknown_gain: bounds(&system, target, case.scene.rcs_m2, Gain::Unknown)?,
-            known_gain: bounds(&system, target, case.scene.rcs_m2, Gain::Known)?,
+    fn solve(&self, _: &()) -> anyhow::Result<CrbAnswer> {
+        let system = system(&self.scene)?;
+        let target = Point::from(self.scene.target_m);
+        Ok(CrbAnswer {
+            unknown_gain: bounds(&system, target, self.scene.rcs_m2, Gain::Unknown)?,
+            known_gain: bounds(&system, target, self.scene.rcs_m2, Gain::Known)?,
         })
     }
 }
 
-fn system(scene: &Scene) -> anyhow::Result<System> {
+fn system(scene: &CrbScene) -> anyhow::Result<System> {
     let positive = [
         ("carrier_wavelength_m", scene.carrier_wavelength_m),
         ("spacing_wavelengths", scene.spacing_wavelengths),
@@ -100,10 +89,9 @@ fn system(scene: &Scene) -> anyhow::Result<System> {
     }
     let speed = scene.speed_of_light_m_s;
     ensure!(speed == SPEED_OF_LIGHT_M_S, "speed_of_light_m_s = {speed}: must be {SPEED_OF_LIGHT_M_S}");
-    ensure!(!scene.irs.is_empty(), "irs: must list at least one IRS");
     let irs =
         scene.irs.iter().enumerate().map(|(k, irs)| scene_irs(scene, k, irs)).collect::<Result<_, _>>()?;
-    Ok(System {
+    Ok(System::checked(SystemParts {
         wavelength_m: scene.carrier_wavelength_m,
         spacing_wavelengths: scene.spacing_wavelengths,
         bandwidth_hz: scene.bandwidth_hz,
@@ -117,31 +105,12 @@ fn system(scene: &Scene) -> anyhow::Result<System> {
         elements: scene.elements,
         coverage: Default::default(),
         irs,
-    })
+    })?)
 }
 
-fn scene_irs(scene: &Scene, k: usize, irs: &SceneIrs) -> anyhow::Result<Irs> {
+fn scene_irs(scene: &CrbScene, k: usize, irs: &SceneIrs) -> anyhow::Result<Irs> {
     let reflected_signal = irs.reflected_signal.matrix(&format!("irs[{k}].reflected_signal"))?;
     let codes = irs.codes.matrix(&format!("irs[{k}].codes"))?;
-    let owned = irs.subcarrier_index.len();
-    ensure!(
-        reflected_signal.nrows() == scene.elements,
-        "irs[{k}].reflected_signal has {} rows for {} elements",
-        reflected_signal.nrows(),
-        scene.elements
-    );
-    ensure!(
-        codes.shape() == (reflected_signal.ncols(), owned),
-        "irs[{k}].codes is {} x {}, expected {} x {owned}",
-        codes.nrows(),
-        codes.ncols(),
-        reflected_signal.ncols()
-    );
-    ensure!(
-        irs.subcarrier_index.iter().all(|&i| i < scene.subcarriers),
-        "irs[{k}].subcarrier_index names a subcarrier beyond {}",
-        scene.subcarriers
-    );
     let position_m = Point::from(irs.position_m);
     ensure!(position_m != Point::from(scene.target_m), "target_m stands on irs[{k}]");
     Ok(Irs {
@@ -153,12 +122,12 @@ fn scene_irs(scene: &Scene, k: usize, irs: &SceneIrs) -> anyhow::Result<Irs> {
 
 fn bounds(system: &System, target: Point, rcs_m2: f64, gain: Gain) -> anyhow::Result<Bounds> {
     let information = Information::new(system, target, rcs_m2, gain);
-    let position = |scheme| -> anyhow::Result<Vec<[f64; 2]>> {
-        Ok(rows(&information.position_crb_m2(scheme).with_context(|| format!("{scheme:?}"))?))
+    let position = |scheme, name: &'static str| -> anyhow::Result<Vec<[f64; 2]>> {
+        Ok(rows(&information.position_crb_m2(scheme).context(name)?))
     };
     Ok(Bounds {
         path_fim_aoa_aod_delay: information
-            .paths
+            .paths()
             .iter()
             .map(|row| row.iter().flatten().map(|f| f.transpose().into()).collect())
             .collect(),
@@ -170,9 +139,9 @@ fn bounds(system: &System, target: Point, rcs_m2: f64, gain: Gain) -> anyhow::Re
             .map(|row| row.into_iter().flatten().collect())
             .collect(),
         position_crb_m2: PositionBounds {
-            hybrid: position(Scheme::Hybrid)?,
-            angle: position(Scheme::AngleOnly)?,
-            delay: position(Scheme::DelayOnly)?,
+            hybrid: position(Scheme::Hybrid, "hybrid position")?,
+            angle: position(Scheme::AngleOnly, "position from angles")?,
+            delay: position(Scheme::DelayOnly, "position from delays")?,
         },
     })
 }

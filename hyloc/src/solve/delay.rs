@@ -6,12 +6,9 @@ use serde::{Deserialize, Serialize};
 use super::Problem;
 use super::complex::ComplexRows;
 
-/// The problem of `solve delay`.
-pub struct Delay;
-
 /// Spectrum of one path (M x n) with the codes (D x n) on its subcarriers.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Case {
+pub struct DelayCase {
     bandwidth_hz: f64,
     subcarriers: usize,
     subcarrier_index: Vec<usize>,
@@ -20,23 +17,22 @@ pub struct Case {
     search_window_s: [f64; 2],
 }
 
-/// Where the block is strongest, and the block there.
+/// Delay of the strongest block, and the block at this delay.
 #[derive(Debug, Clone, Serialize)]
-pub struct Answer {
+pub struct DelayAnswer {
     delay_s: f64,
     block: ComplexRows,
 }
 
-impl Problem for Delay {
+impl Problem for DelayCase {
     type Settings = ();
-    type Case = Case;
-    type Answer = Answer;
+    type Answer = DelayAnswer;
 
-    fn solve(_: &(), case: &Case) -> anyhow::Result<Answer> {
-        let codes = case.codes.matrix("codes")?;
-        let filter = MatchedFilter::new(codes, &case.subcarrier_index, case.subcarriers, case.bandwidth_hz)?;
-        let window = DelayWindow::new(case.search_window_s[0], case.search_window_s[1])?;
-        let found = filter.search(&case.spectrum.matrix("spectrum")?, &window, BlockNorm::Frobenius)?;
-        Ok(Answer { delay_s: found.delay_s, block: ComplexRows::from(&found.block) })
+    fn solve(&self, _: &()) -> anyhow::Result<DelayAnswer> {
+        let codes = self.codes.matrix("codes")?;
+        let filter = MatchedFilter::new(codes, &self.subcarrier_index, self.subcarriers, self.bandwidth_hz)?;
+        let window = DelayWindow::new(self.search_window_s[0], self.search_window_s[1])?;
+        let found = filter.search(&self.spectrum.matrix("spectrum")?, &window, BlockNorm::Frobenius)?;
+        Ok(DelayAnswer { delay_s: found.delay_s, block: ComplexRows::from(&found.block) })
     }
 }

@@ -8,14 +8,11 @@ use model::Point;
 use model::units::SPEED_OF_LIGHT_M_S;
 use serde::{Deserialize, Serialize};
 
-use super::Problem;
+use super::{Problem, ensure_square};
 
-/// The problem of `solve locate`.
-pub struct Locate;
-
-/// Measurements of one target; rows of the tables sense, columns reflect.
+/// Measurements of one target; rows of the tables are sensing IRSs, columns reflecting ones.
 #[derive(Debug, Clone, Deserialize)]
-pub struct Case {
+pub struct LocateCase {
     irs_position_m: Vec<[f64; 2]>,
     #[serde(default = "speed_of_light")]
     speed_of_light_m_s: f64,
@@ -29,9 +26,9 @@ fn speed_of_light() -> f64 {
     SPEED_OF_LIGHT_M_S
 }
 
-/// Every stage's answer; `null` where a stage has none.
-#[derive(Debug, Clone, Serialize)]
-pub struct Answer {
+/// Results of all stages; `null` if a stage has none.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct LocateAnswer {
     segment_delay_s: Vec<Option<f64>>,
     segment_delay_covariance_s2: Vec<Vec<f64>>,
     two_stage_m: Option<[f64; 2]>,
@@ -45,31 +42,22 @@ pub struct Answer {
     excluded: Vec<String>,
 }
 
-impl Problem for Locate {
+impl Problem for LocateCase {
     type Settings = ();
-    type Case = Case;
-    type Answer = Answer;
+    type Answer = LocateAnswer;
 
-    fn solve(_: &(), case: &Case) -> anyhow::Result<Answer> {
-        let measurements = measurements(case)?;
-        let outcome = locate(&measurements, &LocateSettings::default());
-        Ok(answer(case.irs_position_m.len(), &outcome))
+    fn solve(&self, _: &()) -> anyhow::Result<LocateAnswer> {
+        let outcome = locate(&measurements(self)?, &LocateSettings::default());
+        Ok(answer(self.irs_position_m.len(), &outcome))
     }
 }
 
-fn measurements(case: &Case) -> anyhow::Result<Measurements> {
+fn measurements(case: &LocateCase) -> anyhow::Result<Measurements> {
     let count = case.irs_position_m.len();
     let speed = case.speed_of_light_m_s;
     ensure!(speed == SPEED_OF_LIGHT_M_S, "speed_of_light_m_s = {speed}: must be {SPEED_OF_LIGHT_M_S}");
-    for (name, table) in [
-        ("cascade_delay_s", &case.cascade_delay_s),
-        ("cascade_delay_variance_s2", &case.cascade_delay_variance_s2),
-    ] {
-        ensure!(
-            table.len() == count && table.iter().all(|row| row.len() == count),
-            "{name}: expected a table of {count} x {count}, one entry for each pair of IRSs"
-        );
-    }
+    ensure_square("cascade_delay_s", &case.cascade_delay_s, count)?;
+    ensure_square("cascade_delay_variance_s2", &case.cascade_delay_variance_s2, count)?;
     for (name, list) in
         [("bearing_rad", &case.bearing_rad), ("bearing_variance_rad2", &case.bearing_variance_rad2)]
     {
@@ -86,24 +74,17 @@ fn measurements(case: &Case) -> anyhow::Result<Measurements> {
     Ok(Measurements::new(positions, delays.collect(), bearings.collect())?)
 }
 
-fn answer(count: usize, outcome: &Result<Fix, Unobservable>) -> Answer {
+fn answer(count: usize, outcome: &Result<Fix, Unobservable>) -> LocateAnswer {
     let pair = |point: Point| [point.x, point.y];
     let status = Status::of(outcome).to_string();
     let fix = match outcome {
         Ok(fix) => fix,
         Err(reason) => {
-            return Answer {
+            return LocateAnswer {
                 segment_delay_s: vec![None; count],
-                segment_delay_covariance_s2: Vec::new(),
-                two_stage_m: None,
-                two_stage_square_m2: None,
-                three_stage_m: None,
-                maximum_likelihood_m: None,
-                maximum_likelihood_covariance_m2: None,
-                protection_level_m: None,
                 status,
                 reasons: vec![reason.to_string()],
-                excluded: Vec::new(),
+                ..LocateAnswer::default()
             };
         }
     };
@@ -113,7 +94,7 @@ fn answer(count: usize, outcome: &Result<Fix, Unobservable>) -> Answer {
         segment_delay_s[node] = Some(delay);
     }
     let covariance = fix.covariance_m2();
-    Answer {
+    LocateAnswer {
         segment_delay_s,
         segment_delay_covariance_s2: segments
             .covariance_s2

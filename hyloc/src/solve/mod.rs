@@ -1,4 +1,4 @@
-//! `hyloc solve`: problems from JSON files, answers as JSON. Formats are those of `tests/vectors`.
+//! `hyloc solve`: problems and answers as JSON, in the formats of `tests/vectors`.
 
 pub mod angles;
 pub mod complex;
@@ -7,62 +7,76 @@ pub mod delay;
 pub mod locate;
 
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
+use clap::Args;
+use indicatif::ProgressIterator;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use telemetry::exit::{self, Failure};
 
-use crate::commands::say;
+use crate::commands::{progress_bar, say, write_file};
 
-/// A kind of problem that comes as `{"cases": [...]}`.
-pub trait Problem {
+/// A problem of a file `{"cases": [...]}`.
+pub trait Problem: DeserializeOwned {
     /// Settings from the command line.
     type Settings;
-    /// One case as read.
-    type Case: DeserializeOwned;
-    /// Its answer.
     type Answer: Serialize;
 
-    /// Solves one case.
-    fn solve(settings: &Self::Settings, case: &Self::Case) -> anyhow::Result<Self::Answer>;
+    fn solve(&self, settings: &Self::Settings) -> anyhow::Result<Self::Answer>;
 }
 
-/// A list of cases, or of their answers. Other fields of a file, such as notes, are passed over.
+/// A list of problems, or of their answers. Other fields of a file, such as notes, are ignored.
 #[derive(Debug, Clone, PartialEq, Serialize, serde::Deserialize)]
 pub struct Cases<T> {
-    /// The cases.
     pub cases: Vec<T>,
 }
 
-/// Matrices of a list; errors name the entry of `name`.
+#[derive(Debug, Args)]
+pub struct SolveFiles {
+    /// JSON file with the problems under "cases"; `-` reads standard input.
+    #[arg(long, value_name = "FILE")]
+    input: PathBuf,
+    /// Output file; standard output by default.
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+}
+
+/// Converts a list of matrices; errors name the entry of `name`.
 fn matrices(list: &[complex::ComplexRows], name: &str) -> Result<Vec<model::CMatrix>, complex::Ragged> {
     list.iter().enumerate().map(|(i, rows)| rows.matrix(&format!("{name}[{i}]"))).collect()
 }
 
-/// Solves every case; an error names the case.
-pub fn solve_all<P: Problem>(
-    settings: &P::Settings,
-    input: &Cases<P::Case>,
-) -> anyhow::Result<Cases<P::Answer>> {
-    let cases = input
-        .cases
-        .iter()
-        .enumerate()
-        .map(|(i, case)| P::solve(settings, case).with_context(|| format!("case {i}")))
-        .collect::<anyhow::Result<_>>()?;
-    Ok(Cases { cases })
+/// Checks that a table has one entry for each pair of `count` IRSs.
+fn ensure_square<T>(name: &str, table: &[Vec<T>], count: usize) -> anyhow::Result<()> {
+    ensure!(
+        table.len() == count && table.iter().all(|row| row.len() == count),
+        "{name}: expected a table of {count} x {count}, one entry for each pair of IRSs"
+    );
+    Ok(())
 }
 
-/// Reads `input`, solves, and writes the answer to `output` or standard output.
-pub fn run<P: Problem>(settings: &P::Settings, input: &Path, output: Option<&Path>) -> anyhow::Result<()> {
-    let cases: Cases<P::Case> = serde_json::from_str(&read(input)?)
-        .with_context(|| format!("{} is not a file of problems of this kind", input.display()))?;
-    let answer = serde_json::to_string(&solve_all::<P>(settings, &cases)?)?;
+/// Solves every case; an error names the case.
+pub fn solve_all<P: Problem>(settings: &P::Settings, input: &Cases<P>) -> anyhow::Result<Cases<P::Answer>> {
+    let solve = |(i, case): (usize, &P)| {
+        case.solve(settings).with_context(|| Failure::new(exit::DATA, format!("case {i}")))
+    };
+    let cases = input.cases.iter().enumerate().progress_with(progress_bar(input.cases.len(), "problems"));
+    Ok(Cases { cases: cases.map(solve).collect::<anyhow::Result<_>>()? })
+}
+
+/// Reads the problems, solves them, and writes the answers.
+pub fn run<P: Problem>(
+    settings: &P::Settings,
+    SolveFiles { input, output }: &SolveFiles,
+) -> anyhow::Result<()> {
+    let other = || format!("{} is not a file of problems of this kind", input.display());
+    let cases: Cases<P> =
+        serde_json::from_str(&read(input)?).with_context(|| Failure::new(exit::DATA, other()))?;
+    let answer = serde_json::to_string(&solve_all(settings, &cases)?)?;
     match output {
-        Some(path) => {
-            std::fs::write(path, answer + "\n").with_context(|| format!("cannot write {}", path.display()))
-        }
+        Some(path) => write_file(path, (answer + "\n").as_bytes()),
         None => {
             say(&answer);
             Ok(())
@@ -76,5 +90,5 @@ fn read(input: &Path) -> anyhow::Result<String> {
         std::io::stdin().read_to_string(&mut text).context("cannot read standard input")?;
         return Ok(text);
     }
-    std::fs::read_to_string(input).with_context(|| format!("cannot read {}", input.display()))
+    Ok(settings::read(input)?)
 }

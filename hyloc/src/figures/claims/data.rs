@@ -1,10 +1,10 @@
-//! Looking things up in the rows, and saying them.
+//! Queries on the rows, and formatting of their results.
 
 use crate::figures::catalogue::Figure;
 use crate::figures::rows::Row;
 use crate::figures::statistics::{Estimate, slope};
 
-/// All rows that a report is made from.
+/// The rows of all figures of a report.
 #[derive(Debug, Clone, Default)]
 pub struct ClaimData {
     rows: Vec<Row>,
@@ -14,17 +14,15 @@ pub struct ClaimData {
 pub(in crate::figures) type Curve = Vec<(f64, Estimate)>;
 
 impl ClaimData {
-    /// From the rows of every figure there is.
     pub fn new(rows: Vec<Row>) -> Self {
         Self { rows }
     }
 
-    /// Whether a figure is among them.
     pub fn has(&self, figure: Figure) -> bool {
         self.rows.iter().any(|row| row.figure == figure)
     }
 
-    /// A whole curve; none where it was not measured.
+    /// A curve; none if it was not measured.
     pub(in crate::figures) fn curve(&self, figure: Figure, scheme: &str, metric: &str) -> Option<Curve> {
         let chosen = self
             .rows
@@ -34,7 +32,6 @@ impl ClaimData {
         (!curve.is_empty()).then_some(curve)
     }
 
-    /// One point of a curve.
     pub(in crate::figures) fn at(
         &self,
         figure: Figure,
@@ -45,7 +42,7 @@ impl ClaimData {
         self.curve(figure, scheme, metric)?.into_iter().find(|(at, _)| *at == x).map(|(_, estimate)| estimate)
     }
 
-    /// Exponent of a curve: slope of its logarithm over that of x, for x from `least` on.
+    /// Exponent of a curve: slope of its logarithm over that of x, for x >= `least`.
     pub(super) fn exponent(
         &self,
         figure: Figure,
@@ -60,7 +57,7 @@ impl ClaimData {
     }
 }
 
-/// Largest less smallest value of a curve. Its points are independent draws: the half-widths of the two add as squares.
+/// Largest minus smallest value of a curve. Its points are independent draws, so that the half-widths add as squares.
 pub(super) fn spread(curve: &[(f64, Estimate)]) -> Option<Estimate> {
     let (_, most) = curve.iter().max_by(|a, b| a.1.value.total_cmp(&b.1.value))?;
     let (_, least) = curve.iter().min_by(|a, b| a.1.value.total_cmp(&b.1.value))?;
@@ -97,16 +94,16 @@ pub(super) fn range_db(curve: &[(f64, Estimate)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::figures::rows::Table;
+    use crate::figures::rows::FigureRows;
 
     #[test]
     fn exponents_are_read_off_from_where_they_hold() {
-        let mut table = Table::new(Figure::CrbSensors, 1);
+        let mut rows = FigureRows::new(Figure::CrbSensors, 1);
         for m in [2.0f64, 4.0, 8.0, 16.0] {
             let value = if m < 4.0 { 1e6 } else { m.powi(3) };
-            table.add(m, "a", "b", Estimate { value, low: value * 0.9, high: value * 1.1 });
+            rows.add(m, "a", "b", Estimate { value, low: value * 0.9, high: value * 1.1 });
         }
-        let data = ClaimData::new(table.into_rows());
+        let data = ClaimData::new(rows.into_rows());
         let exponent = data.exponent(Figure::CrbSensors, "a", "b", 4.0).unwrap();
         assert!((exponent.value - 3.0).abs() < 1e-9 && exponent.low < 3.0 && exponent.high > 3.0);
         assert!(data.at(Figure::CrbSensors, 5.0, "a", "b").is_none());

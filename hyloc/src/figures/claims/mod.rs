@@ -1,7 +1,7 @@
-//! Section VI claim by claim: what the paper says, what the rows say, and whether the two agree.
+//! The claims of Section VI: what the paper says, what was measured, and whether they agree.
 //!
-//! A verdict is computed from the rows by the rule beside it, part by part, from whole 95 % intervals ([`RULE`]). A claim
-//! that does not hold is a finding: the reason says what the data show instead.
+//! The function of a claim documents its criterion; verdicts follow from whole 95 % intervals of the rows ([`RULE`]). If a
+//! claim does not hold, its reason says what the data show instead.
 
 mod angles;
 mod bounds;
@@ -12,38 +12,33 @@ mod part;
 use std::fmt;
 
 pub use data::ClaimData;
-pub use part::Part;
+pub use part::PartVerdict;
 
 use super::catalogue::Figure;
 
-/// What the verdicts mean, as the report says it.
+/// Meaning of the verdicts, as printed in the report.
 pub const RULE: &str = "A claim has one part or several: a quantity and its range, under each of the claim's readings. \
     \"Reproduced\": the whole 95 % interval of every part lies inside its range. \"Not reproduced\": that of every part lies \
     wholly outside. \"Partly\": anything between, that is some parts hold and others do not, or an interval holds an end \
     of its range.";
 
-/// How far a claim holds.
+/// Verdict on a claim; `NotMeasured` means that a figure is missing. See [`RULE`] for the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// Every part holds.
     Reproduced,
-    /// Some parts hold, or the trials do not tell.
     Partly,
-    /// Every part fails.
     NotReproduced,
-    /// The figure that would show it has not been made.
     NotMeasured,
 }
 
 impl Verdict {
-    /// All of them, in the order in which they are counted.
+    /// All verdicts, in the order in which they are counted.
     pub const ALL: [Self; 4] = [Self::Reproduced, Self::Partly, Self::NotReproduced, Self::NotMeasured];
 
-    /// One verdict from the parts of a claim.
-    fn of_parts(parts: &[Part]) -> Self {
-        if parts.iter().all(|part| *part == Part::Holds) {
+    fn of_parts(parts: &[PartVerdict]) -> Self {
+        if parts.iter().all(|part| *part == PartVerdict::Holds) {
             Self::Reproduced
-        } else if parts.iter().all(|part| *part == Part::Fails) {
+        } else if parts.iter().all(|part| *part == PartVerdict::Fails) {
             Self::NotReproduced
         } else {
             Self::Partly
@@ -65,52 +60,48 @@ impl fmt::Display for Verdict {
 /// A judged claim.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Claim {
-    /// Short name.
     pub id: &'static str,
-    /// Figures that show it.
+    /// The figures that show it.
     pub figures: &'static [Figure],
     /// What the paper says.
     pub paper: &'static str,
-    /// What was measured, with its interval.
+    /// The measured quantities with their intervals.
     pub measured: String,
-    /// The verdict.
     pub verdict: Verdict,
-    /// Why.
     pub reason: String,
 }
 
-/// A claim before it is judged.
-struct Statement {
-    id: &'static str,
-    figures: &'static [Figure],
-    paper: &'static str,
-    judge: fn(&ClaimData) -> Option<Finding>,
-}
+/// A statement of the paper: id, text, and its judge, which returns none if data are missing.
+type Statement = (&'static str, &'static str, fn(&ClaimData) -> Option<Finding>);
 
-/// What a judge finds.
+/// Statements with the figures that show them.
+type Statements = (&'static [Figure], &'static [Statement]);
+
 struct Finding {
     measured: String,
     verdict: Verdict,
     reason: String,
 }
 
-/// Every claim of Section VI, judged.
-pub fn judged(data: &ClaimData) -> Vec<Claim> {
-    let statements = bounds::STATEMENTS.iter().chain(angles::STATEMENTS).chain(locations::STATEMENTS);
-    statements.map(|statement| statement.judged(data)).collect()
+fn finding(measured: impl Into<String>, parts: &[PartVerdict], reason: impl Into<String>) -> Option<Finding> {
+    let verdict = Verdict::of_parts(parts);
+    Some(Finding { measured: measured.into(), verdict, reason: reason.into() })
 }
 
-impl Statement {
-    fn judged(&self, data: &ClaimData) -> Claim {
-        let missing = self.figures.iter().filter(|f| !data.has(**f)).map(|f| f.name());
-        let finding = (self.judge)(data).unwrap_or_else(|| Finding {
+/// All claims of Section VI with their verdicts.
+pub fn judged(data: &ClaimData) -> Vec<Claim> {
+    let all = bounds::STATEMENTS.iter().chain(angles::STATEMENTS).chain(locations::STATEMENTS);
+    let statements = all.flat_map(|&(figures, list)| list.iter().map(move |statement| (figures, statement)));
+    let judged = |(figures, &(id, paper, judge)): (&'static [Figure], &Statement)| {
+        let missing = figures.iter().filter(|f| !data.has(**f)).map(|f| f.name());
+        let Finding { measured, verdict, reason } = judge(data).unwrap_or_else(|| Finding {
             measured: "-".into(),
             verdict: Verdict::NotMeasured,
             reason: format!("not in this directory: {}", missing.collect::<Vec<_>>().join(", ")),
         });
-        let Finding { measured, verdict, reason } = finding;
-        Claim { id: self.id, figures: self.figures, paper: self.paper, measured, verdict, reason }
-    }
+        Claim { id, figures, paper, measured, verdict, reason }
+    };
+    statements.map(judged).collect()
 }
 
 #[cfg(test)]
@@ -133,11 +124,11 @@ mod tests {
 
     #[test]
     fn a_verdict_needs_every_part() {
-        assert_eq!(Verdict::of_parts(&[Part::Holds, Part::Holds]), Verdict::Reproduced);
-        assert_eq!(Verdict::of_parts(&[Part::Holds, Part::Fails]), Verdict::Partly);
-        assert_eq!(Verdict::of_parts(&[Part::Holds, Part::Open]), Verdict::Partly);
-        assert_eq!(Verdict::of_parts(&[Part::Open]), Verdict::Partly);
-        assert_eq!(Verdict::of_parts(&[Part::Open, Part::Fails]), Verdict::Partly);
-        assert_eq!(Verdict::of_parts(&[Part::Fails, Part::Fails]), Verdict::NotReproduced);
+        assert_eq!(Verdict::of_parts(&[PartVerdict::Holds, PartVerdict::Holds]), Verdict::Reproduced);
+        assert_eq!(Verdict::of_parts(&[PartVerdict::Holds, PartVerdict::Fails]), Verdict::Partly);
+        assert_eq!(Verdict::of_parts(&[PartVerdict::Holds, PartVerdict::Open]), Verdict::Partly);
+        assert_eq!(Verdict::of_parts(&[PartVerdict::Open]), Verdict::Partly);
+        assert_eq!(Verdict::of_parts(&[PartVerdict::Open, PartVerdict::Fails]), Verdict::Partly);
+        assert_eq!(Verdict::of_parts(&[PartVerdict::Fails, PartVerdict::Fails]), Verdict::NotReproduced);
     }
 }

@@ -1,30 +1,29 @@
 //! Angles against transmit power (Section VI-B): every estimator on the same blocks, at the true delays.
 //!
-//! Two scenes, both with S_k of rank N as in the paper: Table I with random path angles, and path angles on the DFT grids
-//! (`deploy/scenarios/rank-full.toml`), where S_k is well-conditioned.
-//! The blocks are at the true delays because the paper's are. One trial is one scene; its K angles are
-//! one draw, so that intervals do not take angles of one scene as independent.
+//! Two scenarios, both with S_k of rank N as in the paper: Table I with random path angles, and path angles on the DFT
+//! grids (`deploy/scenarios/rank-full.toml`), where S_k is well-conditioned.
+//! The blocks are at the true delays because the paper's are. One trial is one scene; its K angles count as one draw,
+//! so that intervals do not treat angles of one scene as independent.
 
 use estimation::Blocks;
 use estimation::angles::extraction::combined_rad;
 use estimation::angles::literal::paper_literal;
-use estimation::angles::{AngleEstimate, AngleEstimator, AngleSettings, Extraction};
+use estimation::angles::{AngleEstimate, AngleSettings, Extraction, estimate_angles};
 use estimation::baselines::{Baseline, Extent};
 use model::scenario::PathAngles;
 use model::{EchoSource, Gain, Information, Scenario};
 
 use super::literal::candidates;
-use super::{Study, column, exactly};
-use crate::figures::rows::{Row, Table};
-use crate::figures::statistics::{Resampler, share};
+use super::{Study, column};
+use crate::figures::rows::Row;
+use crate::figures::statistics::{Estimate, share};
 use crate::scene::blocks_at_true_delays;
 
-/// Transmit powers.
-pub const POWERS_DBM: [f64; 9] = [30.0, 35.0, 40.0, 45.0, 50.0, 55.0, 60.0, 65.0, 70.0];
+const POWERS_DBM: [f64; 9] = [30.0, 35.0, 40.0, 45.0, 50.0, 55.0, 60.0, 65.0, 70.0];
 
 /// An error above this is gross: a tenth of the unambiguous sector's width.
 const GROSS_RAD: f64 = 0.1;
-/// Counted where an estimator gives no angle: half the unambiguous sector.
+/// Error that is counted if an estimator gives no angle: half the unambiguous sector.
 const NO_ANGLE_RAD: f64 = 0.5;
 
 const BASELINES: [(&str, Baseline); 6] = [
@@ -40,7 +39,7 @@ const EXTENTS: [(&str, Extent); 2] = [("all-blocks", Extent::AllBlocks), ("one-b
 /// The printed algorithm, at each power with the best of its [`candidates`].
 const LITERAL: &str = "paper-literal";
 
-/// Names in the order of [`angles_of`], but for the candidates of the printed algorithm, which come last.
+/// Names in the order of [`angles_of`], which ends with the candidates of the printed algorithm.
 fn schemes() -> Vec<String> {
     let ours = [
         "proposed-polished",
@@ -72,8 +71,8 @@ pub fn well_conditioned() -> Scenario {
     scenario
 }
 
-/// One scene: per scheme the mean squared error of its angles and how many are gross.
-struct Outcome {
+/// One scene: per scheme the mean squared error of the angles and the number of gross errors.
+struct SceneErrors {
     squared_rad2: Vec<f64>,
     gross: Vec<usize>,
     exact_rad2: f64,
@@ -81,47 +80,47 @@ struct Outcome {
 }
 
 fn against(study: &Study, scenario: &Scenario) -> anyhow::Result<Vec<Row>> {
-    let mut table = Table::new(study.figure, study.trials);
-    let resampler = Resampler::new(study.trials as usize);
-    for (point, &power_dbm) in POWERS_DBM.iter().enumerate() {
+    let mut rows = study.new_rows();
+    for (point, power_dbm) in study.points(POWERS_DBM) {
         let base = scenario.clone().with_power_dbm(power_dbm);
         let count = base.irs.len() as f64;
-        let outcomes =
-            study.point(point, |draw| Outcome::new(&base.clone().with_seed(draw.scenario_seed)))?;
-        let exact = column(&outcomes, |o| o.exact_rad2);
-        let paper = column(&outcomes, |o| o.paper_rad2);
-        table.add(power_dbm, "exact-bound", "crb_rad2", resampler.mean(&exact));
-        table.add(power_dbm, "paper-bound", "crb_rad2", resampler.mean(&paper));
+        let scenes =
+            study.point(point, |draw| SceneErrors::new(&base.clone().with_seed(draw.scenario_seed)))?;
+        let exact = column(&scenes, |scene| scene.exact_rad2);
+        let paper = column(&scenes, |scene| scene.paper_rad2);
+        rows.mean(power_dbm, "exact-bound", "crb_rad2", &exact);
+        rows.mean(power_dbm, "paper-bound", "crb_rad2", &paper);
         let schemes = schemes();
-        let mean = |s: usize| column(&outcomes, |o| o.squared_rad2[s]).iter().sum::<f64>();
+        let mean = |s: usize| column(&scenes, |scene| scene.squared_rad2[s]).iter().sum::<f64>();
         let literal = (schemes.len()..schemes.len() + candidates().len())
             .min_by(|&a, &b| mean(a).total_cmp(&mean(b)))
             .unwrap_or(schemes.len());
-        table.add(power_dbm, LITERAL, "lambda", exactly(candidates()[literal - schemes.len()].lambda));
+        let lambda = candidates()[literal - schemes.len()].lambda;
+        rows.add(power_dbm, LITERAL, "lambda", Estimate::exact(lambda));
         let named = schemes.iter().map(String::as_str).enumerate();
         for (s, scheme) in named.chain([(literal, LITERAL)]) {
-            let squared = column(&outcomes, |o| o.squared_rad2[s]);
-            let gross: usize = outcomes.iter().map(|o| o.gross[s]).sum();
-            table.add(power_dbm, scheme, "mse_rad2", resampler.mean(&squared));
-            table.add(power_dbm, scheme, "gap_exact_db", resampler.ratio_db(&squared, &exact));
-            table.add(power_dbm, scheme, "gap_paper_db", resampler.ratio_db(&squared, &paper));
+            let squared = column(&scenes, |scene| scene.squared_rad2[s]);
+            let gross: usize = scenes.iter().map(|scene| scene.gross[s]).sum();
+            rows.mean(power_dbm, scheme, "mse_rad2", &squared);
+            rows.ratio_db(power_dbm, scheme, "gap_exact_db", [&squared, &exact]);
+            rows.ratio_db(power_dbm, scheme, "gap_paper_db", [&squared, &paper]);
             // As many draws as scenes: the angles of one scene share its blocks.
             let gross = share(gross as f64 / count, study.trials as f64);
-            table.add(power_dbm, scheme, "gross_error_share", gross);
+            rows.add(power_dbm, scheme, "gross_error_share", gross);
         }
     }
-    Ok(table.into_rows())
+    Ok(rows.into_rows())
 }
 
-/// Blocks at the true delays, true angles, and the mean bound on them.
-pub struct Scene {
+/// Blocks at the true delays, true angles, and the mean bounds on them.
+pub struct AngleScene {
     pub blocks: Blocks,
     truth_rad: Vec<f64>,
     pub exact_rad2: f64,
     pub paper_rad2: f64,
 }
 
-impl Scene {
+impl AngleScene {
     pub fn new(scenario: &Scenario) -> anyhow::Result<Self> {
         let source = EchoSource::new(scenario)?;
         let (system, target_m) = (source.system(), source.target_m(0));
@@ -137,7 +136,7 @@ impl Scene {
         })
     }
 
-    /// Mean squared error of the angles, and how many are gross.
+    /// Mean squared error of the angles, and number of gross errors.
     pub fn error(&self, angles: &[Option<f64>]) -> (f64, usize) {
         let pairs = angles.iter().zip(&self.truth_rad);
         let errors: Vec<f64> = pairs.map(|(a, t)| a.map_or(NO_ANGLE_RAD, |a| a - t)).collect();
@@ -146,9 +145,9 @@ impl Scene {
     }
 }
 
-impl Outcome {
+impl SceneErrors {
     fn new(scenario: &Scenario) -> anyhow::Result<Self> {
-        let scene = Scene::new(scenario)?;
+        let scene = AngleScene::new(scenario)?;
         let errors = angles_of(&scene.blocks)?.into_iter().map(|angles| scene.error(&angles));
         let (squared_rad2, gross) = errors.unzip();
         Ok(Self { squared_rad2, gross, exact_rad2: scene.exact_rad2, paper_rad2: scene.paper_rad2 })
@@ -157,9 +156,7 @@ impl Outcome {
 
 /// The angles of all IRSs by every scheme, in the order of [`schemes`].
 fn angles_of(blocks: &Blocks) -> anyhow::Result<Vec<Vec<Option<f64>>>> {
-    let by = |extraction| {
-        AngleEstimator::new(AngleSettings { extraction, ..AngleSettings::default() }).estimate(blocks)
-    };
+    let by = |extraction| estimate_angles(blocks, &AngleSettings { extraction, ..AngleSettings::default() });
     let angles = |estimate: &AngleEstimate| estimate.irs.iter().map(|irs| irs.angle_rad).collect();
     let (polished, eigenvector) = (by(Extraction::Polished)?, by(Extraction::Eigenvector)?);
     let both = eigenvector.irs.iter().enumerate();
@@ -167,9 +164,9 @@ fn angles_of(blocks: &Blocks) -> anyhow::Result<Vec<Vec<Option<f64>>>> {
     let mut angles = vec![
         angles(&polished),
         angles(&by(Extraction::Beamformer)?),
-        // What the polish starts from: the maximum over the denoised blocks.
+        // Starting point of the polish: the maximum over the denoised blocks.
         polished.irs.iter().map(|irs| irs.arrival_rad.or(irs.departure_rad)).collect(),
-        eigenvector.irs.iter().map(|irs| irs.angle_rad).collect(),
+        angles(&eigenvector),
         combined,
     ];
     for (_, baseline) in BASELINES {

@@ -1,8 +1,8 @@
 //! Position from delays and angles whose errors are drawn from their bounds (Section VI-C), as the paper does.
 //!
-//! Errors are independent, with the variance that the exact bound gives to each delay jointly with the angles and
-//! to each angle. Three bounds beside: `exact` and `paper` are those of the echoes; `same-data` is that of the
-//! measurements as they are drawn, which an estimator that sees only them cannot beat.
+//! Errors are independent, with the variance that the exact bound gives to each delay jointly with the angles and to each
+//! angle. Three bounds are given for comparison: `exact` and `paper` are those of the echoes; `same-data` is that of the
+//! drawn measurements, the lower limit of every estimator that uses only these.
 
 use estimation::location::{Bearing, CascadeDelay, LocatorScheme, Measurements, estimate_by_scheme};
 use model::geometry::{cascade_delay_gradient_s_m, cascade_delay_s};
@@ -13,15 +13,13 @@ use rand::RngExt;
 use rand_distr::StandardNormal;
 
 use super::{Draw, Study, column};
-use crate::figures::rows::{Row, Table};
-use crate::figures::statistics::Resampler;
+use crate::figures::rows::Row;
 
-/// Transmit powers.
-pub const POWERS_DBM: [f64; 9] = [30.0, 35.0, 40.0, 45.0, 50.0, 55.0, 60.0, 65.0, 70.0];
+const POWERS_DBM: [f64; 9] = [30.0, 35.0, 40.0, 45.0, 50.0, 55.0, 60.0, 65.0, 70.0];
 /// Abscissa d of the first two IRSs.
-pub const DISTANCES_M: [f64; 9] = [2.0, 5.0, 10.0, 15.0, 20.0, 25.0, 30.0, 35.0, 40.0];
+const DISTANCES_M: [f64; 9] = [2.0, 5.0, 10.0, 15.0, 20.0, 25.0, 30.0, 35.0, 40.0];
 
-/// What each step of the paper's chain gains over the one before it: (scheme, its predecessor).
+/// Steps of the paper's chain whose gain is measured: (scheme, its predecessor).
 const STEPS: [(LocatorScheme, LocatorScheme); 5] = [
     (LocatorScheme::WeightedLeastSquares, LocatorScheme::LeastSquares),
     (LocatorScheme::PaperTwoStage, LocatorScheme::WeightedLeastSquares),
@@ -31,7 +29,7 @@ const STEPS: [(LocatorScheme, LocatorScheme); 5] = [
 ];
 
 /// One target: squared error per scheme and the three bounds.
-struct Outcome {
+struct LocatorErrors {
     squared_m2: [f64; LocatorScheme::ALL.len()],
     exact_m2: f64,
     paper_m2: f64,
@@ -39,54 +37,54 @@ struct Outcome {
 }
 
 pub fn against_power(study: &Study) -> anyhow::Result<Vec<Row>> {
-    against(study, &POWERS_DBM, |power_dbm| Scenario::default().with_power_dbm(power_dbm))
+    against(study, POWERS_DBM, |power_dbm| Scenario::default().with_power_dbm(power_dbm))
 }
 
 pub fn against_distance(study: &Study) -> anyhow::Result<Vec<Row>> {
-    against(study, &DISTANCES_M, |d| {
+    against(study, DISTANCES_M, |d| {
         let irs = [[d, 50.0], [d, -50.0], [50.0, 0.0]].map(IrsPlacement::at).to_vec();
         Scenario { irs, ..Scenario::default() }
     })
 }
 
-fn against(study: &Study, xs: &[f64], scenario: impl Fn(f64) -> Scenario) -> anyhow::Result<Vec<Row>> {
-    let mut table = Table::new(study.figure, study.trials);
-    let resampler = Resampler::new(study.trials as usize);
-    for (point, &x) in xs.iter().enumerate() {
+fn against(study: &Study, xs: [f64; 9], scenario: impl Fn(f64) -> Scenario) -> anyhow::Result<Vec<Row>> {
+    let mut rows = study.new_rows();
+    for (point, x) in study.points(xs) {
         let base = scenario(x);
-        let outcomes = study
-            .point(point, |mut draw| Outcome::new(&base.clone().with_seed(draw.scenario_seed), &mut draw))?;
-        let exact = column(&outcomes, |o| o.exact_m2);
-        let same_data = column(&outcomes, |o| o.same_data_m2);
-        table.add(x, "exact-bound", "crb_m2", resampler.mean(&exact));
-        table.add(x, "paper-bound", "crb_m2", resampler.mean(&column(&outcomes, |o| o.paper_m2)));
-        table.add(x, "same-data-bound", "crb_m2", resampler.mean(&same_data));
+        let targets = study.point(point, |mut draw| {
+            LocatorErrors::new(&base.clone().with_seed(draw.scenario_seed), &mut draw)
+        })?;
+        let exact = column(&targets, |target| target.exact_m2);
+        let same_data = column(&targets, |target| target.same_data_m2);
+        rows.mean(x, "exact-bound", "crb_m2", &exact);
+        rows.mean(x, "paper-bound", "crb_m2", &column(&targets, |target| target.paper_m2));
+        rows.mean(x, "same-data-bound", "crb_m2", &same_data);
         let squared = |scheme: LocatorScheme| {
             let index = LocatorScheme::ALL.iter().position(|s| *s == scheme).unwrap_or(0);
-            column(&outcomes, |o| o.squared_m2[index])
+            column(&targets, |target| target.squared_m2[index])
         };
         for scheme in LocatorScheme::ALL {
             let errors = squared(scheme);
-            table.add(x, scheme.name(), "mse_m2", resampler.mean(&errors));
-            table.add(x, scheme.name(), "gap_exact_db", resampler.ratio_db(&errors, &exact));
-            table.add(x, scheme.name(), "gap_same_data_db", resampler.ratio_db(&errors, &same_data));
+            rows.mean(x, scheme.name(), "mse_m2", &errors);
+            rows.ratio_db(x, scheme.name(), "gap_exact_db", [&errors, &exact]);
+            rows.ratio_db(x, scheme.name(), "gap_same_data_db", [&errors, &same_data]);
         }
         for (scheme, before) in STEPS {
-            let gain = resampler.ratio_db(&squared(before), &squared(scheme));
-            table.add(x, scheme.name(), &format!("gain_over_{}_db", before.name()), gain);
+            let metric = format!("gain_over_{}_db", before.name());
+            rows.ratio_db(x, scheme.name(), &metric, [&squared(before), &squared(scheme)]);
         }
     }
-    Ok(table.into_rows())
+    Ok(rows.into_rows())
 }
 
-impl Outcome {
+impl LocatorErrors {
     fn new(scenario: &Scenario, draw: &mut Draw) -> anyhow::Result<Self> {
         let system = System::new(scenario)?;
         let target_m = scenario.coverage.at(draw.stream.random(), draw.stream.random());
         let exact = Information::new(&system, target_m, scenario.rcs_m2(), Gain::Unknown);
         let paper = Information::new(&system, target_m, scenario.rcs_m2(), Gain::Known);
         let (measurements, same_data) = drawn_measurements(&system, target_m, &exact, draw)?;
-        // Where a scheme has no finite answer, the centre of the area is as good as any.
+        // If a scheme has no finite solution, its estimate is the centre of the area.
         let position =
             |scheme| estimate_by_scheme(scheme, &measurements).unwrap_or(scenario.coverage.centre());
         Ok(Self {
@@ -98,7 +96,7 @@ impl Outcome {
     }
 }
 
-/// Measurements with Gaussian errors of the bound's variance, and the information that they carry.
+/// Measurements with Gaussian errors of the bound's variance, and their Fisher information.
 fn drawn_measurements(
     system: &System,
     target_m: Point,

@@ -1,7 +1,7 @@
-//! Monte Carlo: every figure's numbers, trial by trial, on all cores.
+//! Monte Carlo simulations of all figures, on all cores.
 //!
-//! The randomness of a trial is a stream addressed by (seed, figure, point, trial). Trials run in any order on any
-//! number of threads; their outcomes are collected in trial order and only then summed.
+//! The random stream of a trial is identified by (seed, figure, point, trial). Trials run in any order on any number of
+//! threads; their results are collected in trial order and only then summed.
 
 mod angles;
 mod backhaul;
@@ -12,35 +12,31 @@ mod locations;
 
 use indicatif::ProgressBar;
 use model::random::{Purpose, Stream, stream};
+use model::{Gain, Information, Point, Scheme, System};
 use rand::RngExt;
 use rayon::prelude::*;
 
 use super::catalogue::Figure;
-use super::rows::Row;
-use super::statistics::Estimate;
+use super::rows::{FigureRows, Row};
 
-/// One figure's Monte Carlo.
+/// The Monte Carlo simulation of one figure; `trials` is per point.
 pub struct Study<'a> {
-    /// Which figure.
     pub figure: Figure,
-    /// Seed of the run.
     pub seed: u64,
-    /// Trials per point.
     pub trials: u64,
-    /// Advanced by one per trial.
+    /// Advanced by one per trial; the study sets its length.
     pub progress: &'a ProgressBar,
 }
 
-/// What is random in one trial.
+/// Randomness of one trial.
 pub struct Draw {
     /// Seed of the trial's scenario: channels, phases, codes, target, noise.
     pub scenario_seed: u64,
-    /// For what the scenario does not draw.
+    /// For quantities that the scenario does not draw.
     pub stream: Stream,
 }
 
 impl Study<'_> {
-    /// The rows of the figure.
     pub fn rows(&self) -> anyhow::Result<Vec<Row>> {
         match self.figure {
             Figure::CrbElements => bounds::against_elements(self),
@@ -58,47 +54,48 @@ impl Study<'_> {
         }
     }
 
-    /// Outcomes of all trials of a point, in trial order.
+    fn new_rows(&self) -> FigureRows {
+        FigureRows::new(self.figure, self.trials)
+    }
+
+    /// Numbers the points of the x axis, of all curves together, and sets the length of the progress bar.
+    fn points<P>(
+        &self,
+        points: impl IntoIterator<Item = P, IntoIter: ExactSizeIterator>,
+    ) -> impl Iterator<Item = (usize, P)> {
+        let points = points.into_iter();
+        self.progress.set_length(self.trials * points.len() as u64);
+        points.enumerate()
+    }
+
+    /// Results of all trials of a point, in trial order.
     fn point<T: Send>(
         &self,
         point: usize,
         trial: impl Fn(Draw) -> anyhow::Result<T> + Sync,
     ) -> anyhow::Result<Vec<T>> {
-        let address = (self.figure.key() << 32) | point as u64;
+        let address = ((self.figure as u64) << 32) | point as u64;
         (0..self.trials)
             .into_par_iter()
             .map(|index| {
                 let mut stream = stream(self.seed, Purpose::Study, [address, index]);
-                let outcome = trial(Draw { scenario_seed: stream.random(), stream });
+                let result = trial(Draw { scenario_seed: stream.random(), stream });
                 self.progress.inc(1);
-                outcome
+                result
             })
             .collect()
     }
 }
 
-/// Points on the horizontal axis of a figure, all its curves together.
-pub fn point_count(figure: Figure) -> usize {
-    match figure {
-        Figure::CrbElements | Figure::CrbSensors => bounds::COUNTS.len(),
-        Figure::CrbCoverage => bounds::RADII_M.len(),
-        Figure::CrbIrsCount => bounds::IRS_COUNTS.len(),
-        Figure::AnglePower | Figure::AnglePowerFullRank => angles::POWERS_DBM.len(),
-        Figure::LiteralSweep => literal::point_count(),
-        Figure::LocationPower => locations::POWERS_DBM.len(),
-        Figure::LocationDistance => locations::DISTANCES_M.len(),
-        Figure::EndToEndPower => chain::POWERS_DBM.len(),
-        Figure::Imperfections => chain::imperfect_points().len(),
-        Figure::BackhaulAccuracy => backhaul::POWERS_DBM.len(),
-    }
-}
-
-/// A number that is not drawn.
-fn exactly(value: f64) -> Estimate {
-    Estimate { value, low: value, high: value }
+/// Exact bound and paper's bound on the position by the hybrid scheme (traces, m^2).
+fn position_bounds_m2(system: &System, target_m: Point, rcs_m2: f64) -> anyhow::Result<[f64; 2]> {
+    let bound = |gain| -> anyhow::Result<f64> {
+        Ok(Information::new(system, target_m, rcs_m2, gain).position_crb_m2(Scheme::Hybrid)?.trace())
+    };
+    Ok([bound(Gain::Unknown)?, bound(Gain::Known)?])
 }
 
 /// One quantity of all trials.
-fn column<T>(outcomes: &[T], pick: impl Fn(&T) -> f64) -> Vec<f64> {
-    outcomes.iter().map(pick).collect()
+fn column<T>(trials: &[T], pick: impl Fn(&T) -> f64) -> Vec<f64> {
+    trials.iter().map(pick).collect()
 }
