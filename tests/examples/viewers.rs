@@ -1,10 +1,10 @@
-//! Measures what viewers of the page cost fusion. A measurement, not a test: it depends on the machine.
+//! Measures the cost of viewers of the page for fusion. A measurement, not a test: it depends on the machine.
 //!
 //! `cargo run -p hyloc-tests --example viewers -- [ROUNDS]`
 //!
-//! Phases of two seconds at 50 frames a second, with and without 21 viewers in turn, one of whom never reads. Fixes
-//! around moments when the host took the processor away (the kernel's account of stolen time) count for neither kind.
-//! Ratios of quantiles come with their 95 % interval over the rounds.
+//! Phases of two seconds at 50 frames per second, alternately with and without 21 viewers, one of which never reads. Fixes
+//! around times when the host took the processor away (stolen time of the kernel) are ignored. Ratios of quantiles have
+//! a 95 % interval over the rounds.
 #![allow(clippy::print_stdout)]
 
 use std::fs::File;
@@ -18,10 +18,10 @@ use hyloc::figures::statistics::Resampler;
 use hyloc_tests::pipeline::*;
 use hyloc_tests::process::viewer_of;
 
-/// Rounds of four phases where none are asked for.
+/// Default number of rounds of four phases.
 const ROUNDS: usize = 5;
 const PHASE: Duration = Duration::from_secs(2);
-/// Fixes at the begin of a phase that count for neither kind: viewers come and go.
+/// Fixes at the start of a phase that are ignored, while viewers connect and disconnect.
 const BETWEEN: usize = 15;
 
 /// Fusion times of a round, without viewers and with them.
@@ -47,7 +47,7 @@ fn main() {
     fusion.stop();
 }
 
-/// Without, with, with, without: what drifts, drifts for both.
+/// Without, with, with, without viewers, so that drift affects both kinds equally.
 fn round(http: SocketAddr, times: &mut FusionTimes, stolen: &Stolen) -> Round {
     let mut round = Round::default();
     for watched in [false, true, true, false] {
@@ -69,7 +69,7 @@ fn report(rounds: &[Round]) {
     let counted = |kind: usize| rounds.iter().map(|round| round[kind].len()).sum::<usize>();
     println!("21 viewers: {} fixes without and {} with them count", counted(0), counted(1));
     if counted(0).min(counted(1)) == 0 {
-        return println!("the host leaves too little processor to tell");
+        return println!("too much processor time was stolen to compare");
     }
     let resampler = Resampler::new(rounds.len());
     for share in [0.5, 0.9, 0.99] {
@@ -89,13 +89,13 @@ fn report(rounds: &[Round]) {
     }
 }
 
-/// When the host took the processor away, from the kernel's account; never where there is none.
+/// Times at which the host took the processor away, by the kernel's statistics.
 struct Stolen(Arc<Mutex<Vec<u64>>>);
 
 impl Stolen {
-    /// How often the account is looked at. It counts in steps of 10 ms.
+    /// Sampling interval of the statistics, which count in steps of 10 ms.
     const LOOK: Duration = Duration::from_millis(20);
-    /// How long before it showed the time may have been stolen, and after.
+    /// Uncertainty of the time of stealing, before and after it is observed.
     const MARGIN_NS: u64 = 60_000_000;
 
     fn watch() -> Self {
@@ -128,7 +128,7 @@ impl Stolen {
     }
 }
 
-/// When a fix was out, and how long it took from the last block on.
+/// Time of a fix, and its latency from the last block on.
 struct FusionTime {
     time_ns: u64,
     fusion_ms: f64,
@@ -145,7 +145,7 @@ impl FusionTimes {
         Self { log: BufReader::new(File::open(log).unwrap()), line: String::new() }
     }
 
-    /// Those since the last call; a line that is not whole yet is left for the next.
+    /// Fusion times since the last call; an incomplete line is left for the next.
     fn fresh(&mut self) -> Vec<FusionTime> {
         let mut times = Vec::new();
         while self.log.read_line(&mut self.line).unwrap() > 0 && self.line.ends_with('\n') {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::process::{PATIENCE, eventually, free_address};
 
-/// Whether a browser and its driver are there.
+/// Whether a browser and its driver are installed.
 pub fn available() -> bool {
     let runs =
         |name: &str| Command::new(name).arg("--version").output().is_ok_and(|out| out.status.success());
@@ -26,7 +26,6 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// Opens a window of that size.
     pub fn open(width: u32, height: u32) -> Self {
         let address = free_address();
         let driver = Command::new("chromedriver")
@@ -48,13 +47,13 @@ impl Browser {
         browser
     }
 
-    /// Makes the window that of a phone.
+    /// Emulates the screen of a phone.
     pub fn become_phone(&self) {
         let size = json!({"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": true});
         self.develop("Emulation.setDeviceMetricsOverride", &size);
     }
 
-    /// Asks pages for dark colours, or light ones.
+    /// Sets the preferred colour scheme, `dark` or `light`.
     pub fn prefer(&self, scheme: &str) {
         let feature = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
         self.develop("Emulation.setEmulatedMedia", &feature);
@@ -101,24 +100,23 @@ impl Browser {
         [0, 1].map(|axis| found[axis].as_f64().expect("a place") as i32)
     }
 
-    /// Goes to a page.
     pub fn go(&self, url: &str) {
         self.command("POST", "url", Some(&json!({ "url": url })));
     }
 
-    /// Runs a script and gives what it returns.
+    /// Runs a script and returns its result.
     pub fn run(&self, script: &str) -> Value {
         self.command("POST", "execute/sync", Some(&json!({"script": script, "args": []})))
     }
 
-    /// Runs a script until it returns true; gives the time that took.
+    /// Runs a script until it returns true; returns the elapsed time.
     pub fn until(&self, script: &str) -> Duration {
         let began = Instant::now();
         eventually(script, || (self.run(script) == Value::Bool(true)).then_some(()));
         began.elapsed()
     }
 
-    /// What the console has said since the last call, errors alone.
+    /// Errors on the console since the last call.
     pub fn console_errors(&self) -> Vec<String> {
         let entries = self.command("POST", "se/log", Some(&json!({"type": "browser"})));
         let severe = |entry: &&Value| entry["level"] == "SEVERE";
@@ -131,7 +129,6 @@ impl Browser {
             .collect()
     }
 
-    /// Writes a picture of the window.
     pub fn screenshot(&self, path: &Path) {
         let encoded = self.command("GET", "screenshot", None);
         std::fs::write(path, base64(encoded.as_str().expect("a picture"))).expect("written");
@@ -164,7 +161,7 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // Also after a failure, when nothing may fail again: the driver takes its browser along.
+        // Must not panic, because it also runs after a failure. Deleting the session closes the browser.
         if let Ok(mut stream) = TcpStream::connect(self.address)
             && !self.session.is_empty()
         {
@@ -178,7 +175,7 @@ impl Drop for Browser {
     }
 }
 
-/// The body of an answer, by its length: the driver leaves the connection open.
+/// The body of a response, by its length, because the driver does not close the connection.
 fn read_body(mut answer: impl BufRead) -> String {
     let mut length = 0;
     loop {

@@ -1,4 +1,4 @@
-//! A pipeline in containers for tests: a compose project of its own, never left behind.
+//! A pipeline in containers for tests: a separate compose project that is always removed.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::process::{eventually, free_address};
 
-/// Projects of tests are called by this, the process that owns them, and K.
+/// Prefix of the project names, which continue with process id and K.
 const PREFIX: &str = "hyloc-test-";
 
 /// The image of tests.
@@ -34,15 +34,15 @@ fn succeed(mut command: Command) -> String {
     stdout.trim().to_owned()
 }
 
-/// Runs docker; gives what it prints.
+/// Runs docker and returns its output.
 pub fn docker(arguments: &[&str]) -> String {
     let mut command = Command::new("docker");
     command.args(arguments);
     succeed(command)
 }
 
-/// Makes the image, once, as `deploy/build` makes it, from what is built for tests anyway; gives what the script
-/// prints. `HYLOC_IMAGE_PROFILE=dist` makes the one that people get.
+/// Builds the image once, with `deploy/build` from the executables of the tests; returns the output of the script.
+/// `HYLOC_IMAGE_PROFILE=release` builds the released image.
 pub fn build_image() -> &'static str {
     static BUILT: OnceLock<String> = OnceLock::new();
     BUILT.get_or_init(|| {
@@ -54,7 +54,7 @@ pub fn build_image() -> &'static str {
     })
 }
 
-/// What there is of compose projects, as the command that lists it and the one that removes it.
+/// Kinds of objects of a compose project: the command that lists them and the one that removes them.
 const KINDS: [(&[&str], &[&str]); 3] = [
     (&["ps", "--all"], &["rm", "--force", "--volumes"]),
     (&["network", "ls"], &["network", "rm"]),
@@ -67,8 +67,7 @@ fn parts(list: &[&str], project: &str) -> Vec<String> {
     docker(&[list, &["--quiet", "--filter", &filter]].concat()).lines().map(str::to_owned).collect()
 }
 
-/// Removes what tests that were ended from outside have left: projects whose process is gone, or was another one
-/// of the same number as this.
+/// Removes the projects of aborted tests: those whose process has ended, or had the same id as this one.
 fn sweep() {
     let label = "com.docker.compose.project";
     let format = format!("{{{{.Label \"{label}\"}}}}");
@@ -89,7 +88,7 @@ fn sweep() {
     }
 }
 
-/// Compose, as a plugin or as a program of its own.
+/// Compose, as a plugin or as a separate program.
 fn compose() -> Command {
     let plugin = Command::new("docker").args(["compose", "version"]).output();
     let mut command = if plugin.is_ok_and(|output| output.status.success()) {
@@ -109,7 +108,7 @@ pub struct Project {
     name: String,
     profile: &'static str,
     environment: Vec<(&'static str, String)>,
-    /// Where the fusion center is published.
+    /// Published addresses of the fusion center.
     http: SocketAddr,
     grpc: SocketAddr,
     down: bool,
@@ -145,7 +144,7 @@ impl Project {
         command
     }
 
-    /// Runs compose on the project; gives what it prints.
+    /// Runs compose on the project and returns its output.
     pub fn compose(&self, arguments: &[&str]) -> String {
         succeed(self.command(arguments))
     }
@@ -155,7 +154,7 @@ impl Project {
         self.compose(&["ps", "--quiet", service]).lines().map(str::to_owned).collect()
     }
 
-    /// Ports of the host that lead to its containers, as `service address:port`, sorted.
+    /// Published ports as `service address:port`, sorted.
     pub fn published(&self) -> Vec<String> {
         let mut published = Vec::new();
         for id in parts(KINDS[0].0, &self.name) {
@@ -177,32 +176,31 @@ impl Project {
         format!("{}_{name}", self.name)
     }
 
-    /// Where fixes can be watched.
     pub fn grpc(&self) -> String {
         format!("http://{}", self.grpc)
     }
 
-    /// What should be published and nothing else: the fusion center, on loopback.
+    /// The only ports that should be published: those of the fusion center, on loopback.
     pub fn expected_ports(&self) -> Vec<String> {
         let mut ports = [self.http, self.grpc].map(|address| format!("fusion-center {address}")).to_vec();
         ports.sort();
         ports
     }
 
-    /// What the fusion center says of itself; none while it does not answer.
+    /// The summary of the fusion center; none while it does not answer.
     pub fn summary(&self) -> Option<Value> {
         let answer =
             telemetry::client::request("GET", &format!("http://{}/api/summary", self.http), "").ok()?;
         serde_json::from_str(&answer.body).ok()
     }
 
-    /// Waits until the summary satisfies `condition`; gives it and the seconds that it took.
+    /// Waits until the summary satisfies `condition`; returns it and the elapsed seconds.
     pub fn until(&self, what: &str, condition: impl Fn(&Value) -> bool) -> (Value, f64) {
         let (summary, time) = eventually(what, || self.summary().filter(&condition));
         (summary, time.as_secs_f64())
     }
 
-    /// Takes the project down and tells what is left of it: containers, networks, volumes.
+    /// Takes the project down and returns its remaining containers, networks and volumes.
     pub fn take_down(mut self) -> Vec<String> {
         self.down = true;
         self.compose(&["down", "--volumes", "--timeout", "5"]);
@@ -214,7 +212,7 @@ impl Drop for Project {
     #[allow(clippy::print_stderr)]
     fn drop(&mut self) {
         if !self.down {
-            // A test has failed: what the containers said may tell why.
+            // A test has failed: the logs of the containers may show why.
             if let Ok(output) = self.command(&["logs", "--no-color", "--tail", "40"]).output() {
                 eprint!("{}", String::from_utf8_lossy(&output.stdout));
             }

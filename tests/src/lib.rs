@@ -1,18 +1,18 @@
-//! What the tests across crates share: the reference vectors and comparisons with them.
+//! Support for tests across crates: processes, containers, a browser, and reference vectors.
 
-use std::path::PathBuf;
+pub mod browser;
+pub mod containers;
+pub mod pipeline;
+pub mod process;
+
+use std::path::Path;
 
 use serde_json::Value;
 
-/// Path of a reference vector file.
-pub fn vector_path(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("vectors").join(name)
-}
-
-/// A reference vector file.
+/// A file of reference vectors.
 pub fn vectors(name: &str) -> Value {
-    let text =
-        std::fs::read_to_string(vector_path(name)).expect("the reference vectors are part of the project");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("vectors").join(name);
+    let text = std::fs::read_to_string(path).expect("the reference vectors are part of the project");
     serde_json::from_str(&text).expect("the reference vectors are JSON")
 }
 
@@ -33,8 +33,3 @@ pub fn relative_error(actual: &Value, expected: &Value) -> f64 {
     let scale = expected.iter().fold(0.0f64, |m, v| m.max(v.abs()));
     actual.iter().zip(&expected).fold(0.0f64, |m, (a, e)| m.max((a - e).abs())) / scale
 }
-
-pub mod browser;
-pub mod containers;
-pub mod pipeline;
-pub mod process;

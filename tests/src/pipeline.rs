@@ -1,4 +1,4 @@
-//! A pipeline under test: fusion center, simulator and nodes as processes of their own executables.
+//! A pipeline under test: fusion center, simulator and nodes as separate processes.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -8,14 +8,11 @@ use tempfile::TempDir;
 
 use crate::process::{Process, eventually, free_address, http_get};
 
-/// Addresses that stay the same over restarts, and a directory.
+/// Addresses that do not change when processes restart, and a temporary directory.
 #[derive(Debug)]
 pub struct Site {
-    /// gRPC of the fusion center.
     pub grpc: SocketAddr,
-    /// HTTP of the fusion center.
     pub http: SocketAddr,
-    /// Echoes of the simulator.
     pub echo: SocketAddr,
     directory: TempDir,
 }
@@ -27,7 +24,6 @@ impl Default for Site {
 }
 
 impl Site {
-    /// Free ports, an empty directory.
     pub fn new() -> Self {
         Self {
             grpc: free_address(),
@@ -42,8 +38,7 @@ impl Site {
         self.directory.path().join(name)
     }
 
-    /// The fusion center, with further arguments. A pause of the machine costs no frame, unless a shorter queue is
-    /// asked for.
+    /// Starts the fusion center with further arguments. The default queue is so long that a stall loses no frame.
     pub fn fusion(&self, more: &[&str]) -> Process {
         let (grpc, http) = (self.grpc.to_string(), self.http.to_string());
         let mut arguments = vec!["--listen", &grpc, "--http-listen", &http, "--power-dbm", "60"];
@@ -54,7 +49,6 @@ impl Site {
         Process::start("fusion-center", &arguments)
     }
 
-    /// The simulator, with further arguments.
     pub fn simulator(&self, more: &[&str]) -> Process {
         let (grpc, echo) = (self.grpc.to_string(), self.echo.to_string());
         let mut arguments = vec!["--echo-listen", &echo, "--fusion", &grpc, "--power-dbm", "60"];
@@ -63,17 +57,16 @@ impl Site {
         Process::start("simulator", &arguments)
     }
 
-    /// Node `index`, with further arguments.
     pub fn node(&self, index: usize, more: &[&str]) -> Process {
         self.node_as(&format!("node-{index}"), index, more)
     }
 
-    /// A node of that name that claims `index`.
+    /// Starts a node of this name that claims `index`.
     pub fn node_as(&self, identity: &str, index: usize, more: &[&str]) -> Process {
         self.node_over(self.grpc, identity, index, more)
     }
 
-    /// The same, by way of another address.
+    /// Starts a node that reaches the fusion center at `way`.
     pub fn node_over(&self, way: SocketAddr, identity: &str, index: usize, more: &[&str]) -> Process {
         let (grpc, echo, index) = (way.to_string(), self.echo.to_string(), index.to_string());
         let mut arguments = vec!["--fusion", &grpc, "--simulator", &echo, "--identity", identity];
@@ -82,23 +75,22 @@ impl Site {
         Process::start("irs-node", &arguments)
     }
 
-    /// All nodes of a scenario with `count` IRSs.
     pub fn nodes(&self, count: usize) -> Vec<Process> {
         (0..count).map(|index| self.node(index, &[])).collect()
     }
 
-    /// What the fusion center says of itself; none while it does not answer.
+    /// The summary of the fusion center; none while it does not answer.
     pub fn summary(&self) -> Option<Value> {
         serde_json::from_str(&http_get(self.http, "/api/summary")?).ok()
     }
 
-    /// Waits until the fusion center's summary satisfies `condition`; gives it and the seconds that it took.
+    /// Waits until the summary satisfies `condition`; returns it and the elapsed seconds.
     pub fn until(&self, what: &str, condition: impl Fn(&Value) -> bool) -> (Value, f64) {
         let (summary, time) = eventually(what, || self.summary().filter(&condition));
         (summary, time.as_secs_f64())
     }
 
-    /// Waits for `more` fixes from now on.
+    /// Waits for `more` further fixes.
     pub fn until_more_fixes(&self, more: u64) -> (Value, f64) {
         let (now, _) = self.until("a summary", |_| true);
         let fixes = count(&now, "fixes") + more;
@@ -106,12 +98,10 @@ impl Site {
     }
 }
 
-/// A count of a summary.
 pub fn count(summary: &Value, key: &str) -> u64 {
     summary[key].as_u64().unwrap_or_else(|| panic!("no count '{key}' in {summary}"))
 }
 
-/// A count of a node's ledger.
 pub fn of_node(summary: &Value, node: usize, key: &str) -> u64 {
     count(&summary["ledger"][node], key)
 }
@@ -122,7 +112,7 @@ pub fn fixes(path: &Path) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
 
-/// The lines of a fix log without their timings, which come last, byte for byte.
+/// The lines of a fix log without their timings, which are the last field.
 pub fn lines_without_timing(path: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(path).expect("a fix log");
     text.lines().map(|line| line.split_once(r#","timing":"#).expect("timings").0.to_owned()).collect()

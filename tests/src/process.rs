@@ -1,9 +1,10 @@
-//! Real processes for tests: started on free ports, read line by line, never left behind.
+//! Processes for tests: started on free ports, read line by line, always stopped.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -12,32 +13,32 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use telemetry::Started;
 
-/// Longest wait for anything.
+/// Timeout of every wait.
 pub const PATIENCE: Duration = Duration::from_secs(90);
 
-/// One pipeline at a time: they share two cores.
+/// Lets one pipeline run at a time, because they share two cores.
 pub fn alone() -> MutexGuard<'static, ()> {
     static LOCK: Mutex<()> = Mutex::new(());
     LOCK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// File that takes a line for every skipped test; `.ci/run` sets it, counts the lines and prints them.
+/// Variable with the path of a file to which every skipped test adds a line; `.ci/run` counts and prints them.
 pub const SKIPPED_TESTS: &str = "HYLOC_SKIPPED_TESTS";
 
-/// Says what is not tested and why, past the capture of the test runner, and in the file that [`SKIPPED_TESTS`] names:
-/// a skipped test must be seen.
+/// Reports a skipped test with the reason, on standard error without capture by the test runner, and in the file of
+/// [`SKIPPED_TESTS`].
 pub fn skipped(test: &str, why: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED {test}: {why}");
     let Some(path) = std::env::var_os(SKIPPED_TESTS) else { return };
     let file = std::fs::OpenOptions::new().create(true).append(true).open(&path);
-    // One write, so that lines of several test executables do not mix.
+    // A single write, so that lines of several test executables do not interleave.
     let written = file.and_then(|mut file| file.write_all(format!("{test}: {why}\n").as_bytes()));
     if let Err(error) = written {
         panic!("{SKIPPED_TESTS}={}: cannot be written: {error}", path.display());
     }
 }
 
-/// An executable of the workspace, built if need be.
+/// Path of an executable of the workspace, which is built if necessary.
 pub fn executable(name: &str) -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     let directory = BUILT.get_or_init(|| {
@@ -64,9 +65,15 @@ pub fn executable(name: &str) -> PathBuf {
     directory.join(name)
 }
 
-/// A port of the loopback that is free now.
+/// A loopback port that stays free until it is bound: it is below the range from which the system assigns ports to
+/// other sockets, and no other test of this executable gets it.
 pub fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a free port")
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let start = std::process::id() as u16 % 20_000;
+    let mut candidates = std::iter::repeat_with(|| 11_000 + (start + NEXT.fetch_add(1, Ordering::Relaxed)) % 20_000)
+        .map(|port| SocketAddr::from(([127, 0, 0, 1], port)))
+        .take(20_000);
+    candidates.find(|address| TcpListener::bind(address).is_ok()).expect("a free port")
 }
 
 /// A process under test. It is killed when it is dropped.
@@ -80,12 +87,11 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts `name` with `arguments`.
     pub fn start(name: &str, arguments: &[&str]) -> Self {
         let mut child = Command::new(executable(name))
             .args(arguments)
             .env("HYLOC_LOG", "info")
-            // A backhaul that refused what a busy machine does not keep would fail tests that ask something else.
+            // Otherwise a backhaul may refuse its plan on a busy machine and fail unrelated tests.
             .env("HYLOC_BACKHAUL_UNMEASURED", "true")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -97,12 +103,11 @@ impl Process {
         Self { name: format!("{name} {}", arguments.join(" ")), child, lines, errors, last: None }
     }
 
-    /// Its process number.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Waits for the line that tells its addresses.
+    /// Waits for the line with its addresses.
     pub fn started(&mut self) -> Started {
         loop {
             match self.lines.recv_timeout(PATIENCE) {
@@ -116,19 +121,17 @@ impl Process {
         }
     }
 
-    /// Sends a signal.
     pub fn signal(&self, signal: Signal) {
         let id = Pid::from_raw(self.child.id() as i32).expect("a process");
         kill_process(id, signal).unwrap_or_else(|error| panic!("{}: {error}", self.name));
     }
 
-    /// Ends it at once.
     pub fn kill(mut self) {
         self.child.kill().expect("killed");
         self.child.wait().expect("ended");
     }
 
-    /// Waits for its end; its last JSON line is kept.
+    /// Waits for its end and keeps its last JSON line.
     pub fn wait(&mut self) -> ExitStatus {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -142,26 +145,26 @@ impl Process {
         self.child.wait().expect("ended")
     }
 
-    /// Waits for a clean end and gives its last JSON line.
+    /// Waits for a successful end and returns its last JSON line.
     pub fn finish(mut self) -> Value {
         let status = self.wait();
         assert!(status.success(), "{}: {status}\n{}", self.name, self.complaints());
         self.last.take().unwrap_or(Value::Null)
     }
 
-    /// Asks it to end, waits for a clean end and gives its last JSON line.
+    /// Terminates it, waits for a successful end and returns its last JSON line.
     pub fn stop(self) -> Value {
         self.signal(Signal::TERM);
         self.finish()
     }
 
-    /// Waits for its end: exit code and what it said on standard error.
+    /// Waits for its end; returns exit code and standard error.
     pub fn outcome(mut self) -> (Option<i32>, String) {
         let code = self.wait().code();
         (code, self.complaints())
     }
 
-    /// Waits for its end: exit code, its last JSON line and what it said on standard error.
+    /// Waits for its end; returns exit code, last JSON line and standard error.
     pub fn report(mut self) -> (Option<i32>, Value, String) {
         let code = self.wait().code();
         (code, self.last.take().unwrap_or(Value::Null), self.complaints())
@@ -215,15 +218,15 @@ fn reader(stream: impl Read + Send + 'static) -> Receiver<String> {
     receiver
 }
 
-/// The body of an HTTP answer; none while nobody answers.
+/// The body of the response to a GET request; none without a response.
 pub fn http_get(address: SocketAddr, path: &str) -> Option<String> {
     Some(http(address, &format!("GET {path}"), "", "")?.1)
 }
 
-/// Head and body of the answer to a request such as `POST /api`, with further header lines; none while nobody answers.
+/// Head and body of the response to a request such as `POST /api`, with further header lines; none without a response.
 pub fn http(address: SocketAddr, request: &str, headers: &str, body: &str) -> Option<(String, String)> {
     let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(1)).ok()?;
-    stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
+    stream.set_read_timeout(Some(PATIENCE)).ok()?;
     let length = body.len();
     write!(
         stream,
@@ -236,7 +239,7 @@ pub fn http(address: SocketAddr, request: &str, headers: &str, body: &str) -> Op
     Some((head.to_owned(), body.to_owned()))
 }
 
-/// The next server-sent event of that name, as JSON.
+/// The next server-sent event of this name, as JSON.
 pub fn live_event(address: SocketAddr, name: &str) -> Value {
     let mut stream = TcpStream::connect(address).expect("a connection");
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
@@ -247,7 +250,7 @@ pub fn live_event(address: SocketAddr, name: &str) -> Value {
     serde_json::from_str(data.strip_prefix("data: ").expect("data")).expect("JSON")
 }
 
-/// A viewer of live events. In life it is on a machine of its own; here it takes what is left of this one.
+/// A viewer of live events, with low priority because real viewers run on other machines.
 pub fn viewer_of(http: SocketAddr, reads: bool) -> TcpStream {
     let mut stream = TcpStream::connect(http).expect("a connection");
     write!(stream, "GET /api/live HTTP/1.1\r\nhost: {http}\r\n\r\n").expect("sent");
@@ -261,7 +264,7 @@ pub fn viewer_of(http: SocketAddr, reads: bool) -> TcpStream {
     stream
 }
 
-/// Asks until there is an answer; how long it took comes with it.
+/// Polls until there is a value; returns it with the elapsed time.
 pub fn eventually<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> (T, Duration) {
     let began = Instant::now();
     loop {

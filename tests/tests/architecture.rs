@@ -1,4 +1,4 @@
-//! The invariants of ARCHITECTURE.md that can be read off the source.
+//! The invariants of ARCHITECTURE.md that can be checked in the source text.
 
 use std::path::{Path, PathBuf};
 
@@ -56,7 +56,7 @@ fn model_and_estimation_are_pure() {
 
 #[test]
 fn estimation_never_sees_the_truth() {
-    // Only the echo source knows where the target is, and only it may say so.
+    // Only the echo source knows the position of the target.
     assert_eq!(
         offenders("estimation/src", &["EchoSource", "model::echo", "target_m("]),
         Vec::<String>::new()
@@ -65,7 +65,7 @@ fn estimation_never_sees_the_truth() {
 
 #[test]
 fn truth_is_for_display_only() {
-    // The service takes it in, publisher and journal join it to a fix that is made, recordings keep it.
+    // The service receives it, publisher and journal join it to a finished fix, recordings store it.
     let may_know =
         ["truth.rs", "service.rs", "publish.rs", "journal.rs", "recording.rs", "replay.rs", "run.rs"];
     for path in sources(&root().join("fusion-center/src")) {
@@ -80,8 +80,8 @@ fn truth_is_for_display_only() {
 
 #[test]
 fn nodes_and_fusion_center_know_the_site_alone() {
-    // A scenario holds the target, its motion and cross-section, and the seed that all of it is drawn from. Settings make
-    // the site of it at once; what is built here never has it.
+    // A scenario contains the target, its motion and cross-section, and the seed. Settings derive the site from it at
+    // once; nothing else in these crates may use it.
     let secrets = ["Scenario", "EchoSource", "Motion", "Imperfections", "seed", "rcs_dbsm", "motion_m"];
     let mut found = Vec::new();
     for folder in ["irs-node/src", "fusion-center/src"] {
@@ -105,7 +105,7 @@ fn nodes_and_fusion_center_know_the_site_alone() {
 
 #[test]
 fn the_wire_ends_at_its_conversions() {
-    // The gRPC service with its replies, what is written as messages, and recordings, which are messages.
+    // The gRPC service with its replies, the encoding of messages, and recordings, which consist of messages.
     let converts = ["service.rs", "reply.rs", "wire.rs", "recording.rs", "replay.rs", "run.rs"];
     for path in sources(&root().join("fusion-center/src")) {
         let text = std::fs::read_to_string(&path).unwrap();

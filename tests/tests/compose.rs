@@ -11,10 +11,10 @@ use proto::v1;
 use proto::v1::fusion_client::FusionClient;
 use serde_json::Value;
 
-/// Frames a second: slow enough for eight nodes and a fusion center on two cores.
+/// A frame rate that eight nodes and a fusion center sustain on two cores.
 const RATE: &[(&str, &str)] = &[("RATE", "5"), ("POWER_DBM", "60"), ("DEADLINE_MS", "500")];
 
-/// Whether there is an engine; says by name what is not tested without one.
+/// Whether a Docker engine answers; otherwise reports the test as skipped.
 fn engine(test: &str) -> bool {
     let answers = engine_answers();
     if !answers {
@@ -36,7 +36,7 @@ fn all_nominal(summary: &Value, nodes: usize, fixes: u64) -> bool {
     connected(summary) == nodes && count(summary, "nominal") >= fixes
 }
 
-/// Stops the simulator, waits for what is under way, and checks the books.
+/// Stops the simulator, waits for blocks in flight, and checks that all are accounted for.
 fn balanced(project: &Project) -> Value {
     project.compose(&["stop", "--timeout", "5", "simulator"]);
     let settled =
@@ -46,7 +46,7 @@ fn balanced(project: &Project) -> Value {
     summary
 }
 
-/// Watches fixes while `act` runs, and on until one satisfies `last`.
+/// Watches fixes while `act` runs, and until one satisfies `last`.
 fn watch(project: &Project, act: impl FnOnce(), last: impl Fn(&v1::Fix) -> bool) -> Vec<v1::Fix> {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
@@ -82,7 +82,7 @@ fn three_nodes_lose_a_network_and_a_fusion_center() {
     let before = identities(&summary);
     assert_eq!(project.published(), project.expected_ports(), "the fusion center alone, on loopback");
 
-    // One node loses its way to the fusion center.
+    // One node loses its connection to the fusion center.
     let container = project.containers("node").remove(0);
     let index = before.iter().position(|identity| container.starts_with(identity.as_str())).unwrap();
     let network = project.network("backhaul");
@@ -95,7 +95,7 @@ fn three_nodes_lose_a_network_and_a_fusion_center() {
     assert!(missed <= 2, "{missed} frames without a fix");
     assert_ne!(degraded.status, "nominal");
 
-    // It comes back, to its own place.
+    // It reconnects with its own index.
     docker(&["network", "connect", &network, &container]);
     let rejoined = watch(&project, || (), |fix| fix.nodes.len() == 3);
     println!("restored: nominal again {} frames later", rejoined.len());
@@ -107,7 +107,7 @@ fn three_nodes_lose_a_network_and_a_fusion_center() {
     let (summary, _) = project.until("the node is back", |summary| connected(summary) == 3);
     assert_eq!(identities(&summary), before);
 
-    // The fusion center is killed; a new one gets all nodes back where they were.
+    // The fusion center is killed; after its restart all nodes have their previous indices.
     let fusion = project.containers("fusion-center").remove(0);
     docker(&["kill", &fusion]);
     docker(&["start", &fusion]);
@@ -135,7 +135,7 @@ fn eight_nodes_over_an_impaired_backhaul() {
         summary["latency_ms"]["wire"]["p50"]
     );
     assert_eq!(project.published(), project.expected_ports(), "the fusion center alone, on loopback");
-    // The emulator is between them: nothing is faster than its delay.
+    // All traffic passes the emulator: no latency is below its delay.
     assert!(summary["latency_ms"]["wire"]["p50"].as_f64().unwrap() >= 2.0, "{summary}");
 
     // A link is cut in the emulator, by the node's name, and restored.

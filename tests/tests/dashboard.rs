@@ -1,4 +1,4 @@
-//! The page in a real browser, against a live pipeline. Skipped, by name, where there is no Chromium.
+//! The page in a real browser with a running pipeline. Skipped, and reported, if there is no Chromium.
 #![allow(clippy::print_stdout)]
 
 use std::path::PathBuf;
@@ -7,14 +7,14 @@ use hyloc_tests::browser::{Browser, available};
 use hyloc_tests::pipeline::*;
 use hyloc_tests::process::*;
 
-/// Where screenshots are kept: beside the test executables.
+/// Path of a screenshot, next to the test executables.
 fn artefact(name: &str) -> PathBuf {
     let directory = std::env::current_exe().unwrap().ancestors().nth(2).unwrap().join("screenshots");
     std::fs::create_dir_all(&directory).unwrap();
     directory.join(name)
 }
 
-/// A scenario whose target moves as an eye can follow.
+/// A scenario with a slowly moving target.
 fn circle(site: &Site) -> String {
     let file = site.path("circle.toml");
     let motion = "[target.motion.circle]\ncentre_m = [5.0, 5.0]\nradius_m = 3.5\nframes = 400\n";
@@ -22,7 +22,7 @@ fn circle(site: &Site) -> String {
     file.to_str().unwrap().to_owned()
 }
 
-/// Whether there is no browser; says by name what is not tested without one.
+/// Whether there is no browser; in this case the test is reported as skipped.
 fn skip(name: &str) -> bool {
     let missing = !available();
     if missing {
@@ -40,7 +40,7 @@ fn the_page_shows_a_live_pipeline_and_says_when_it_is_not() {
     let site = Site::new();
     let circle = circle(&site);
     let fusion = site.fusion(&["--scenario", &circle]);
-    // A name that would do harm if it were taken for anything but text.
+    // A name that would do harm if it were inserted as markup.
     let hostile = r#""><img src=/api onerror="document.title='owned'"><b>"#;
     let mut nodes = vec![site.node(0, &[]), site.node_as(hostile, 1, &[]), site.node(2, &[])];
     let simulator = site.simulator(&["--frames", "0", "--rate", "20", "--scenario", &circle]);
@@ -73,7 +73,7 @@ fn the_page_shows_a_live_pipeline_and_says_when_it_is_not() {
         true,
         "nothing may be changed"
     );
-    the_hands_reach_everything(&browser, &site);
+    all_controls_work(&browser, &site);
 
     nodes.pop().unwrap().kill();
     let row = browser
@@ -94,8 +94,8 @@ fn the_page_shows_a_live_pipeline_and_says_when_it_is_not() {
     fusion.stop();
 }
 
-/// Keyboard, wheel and mouse do what they say.
-fn the_hands_reach_everything(browser: &Browser, site: &Site) {
+/// Keyboard, wheel and mouse work.
+fn all_controls_work(browser: &Browser, site: &Site) {
     const TAB: &str = "\u{e004}";
     let focused = "const e = document.activeElement; return e.id || e.dataset.node || ''";
     let mut reached = Vec::new();
@@ -162,7 +162,7 @@ fn many_irss_and_a_phone_are_legible() {
         let all =
             format!("return document.querySelectorAll('#paths [data-state]').length === {}", count * count);
         let fits = "return document.documentElement.scrollWidth <= window.innerWidth";
-        // No figure of the matrix is cut off.
+        // No number in the matrix is clipped.
         let whole = "return [...document.querySelectorAll('#paths div')].every(d => d.scrollWidth <= d.clientWidth + 1)";
         for (window, phone) in [("desk", false), ("phone", true)] {
             if phone {
@@ -185,7 +185,7 @@ fn many_irss_and_a_phone_are_legible() {
     }
 }
 
-/// As a person starts it: what may be changed is changed from the page, and the figures follow.
+/// `hyloc demo --allow-control`: motion and profile are changed on the page, and fixes follow.
 #[test]
 fn the_page_changes_what_it_may() {
     if skip("the_page_changes_what_it_may") {
@@ -202,7 +202,7 @@ fn the_page_changes_what_it_may() {
     browser.go(&format!("http://{http}/"));
     browser.until("return document.getElementById('state').dataset.state === 'live'");
     browser.until("return !document.getElementById('controls').hidden");
-    // Asks, and gives what the page says then: nothing if the wish was granted.
+    // Selects a value and returns the message of the page, which is empty on success.
     let choose = |select: &str, name: &str| {
         browser.until(&format!("return !document.getElementById('{select}').disabled"));
         browser.run(&format!(
@@ -229,7 +229,7 @@ fn the_page_changes_what_it_may() {
         (fix["truth"]["error_m"].as_f64().unwrap(), fix["truth"]["bound_rms_m"].as_f64().unwrap());
     assert!(error < 6.0 * bound, "the truth went along: {error} m, bound {bound} m");
 
-    // The relay measures itself first, and refuses what it cannot keep while the machine is busy: then the page says so.
+    // The relay measures the profile first and may refuse it on a busy machine; the page shows this.
     eventually("a change of the profile", || match choose("profile", "congested").as_str() {
         "" => Some(()),
         refused => {
@@ -242,7 +242,7 @@ fn the_page_changes_what_it_may() {
         let fix = live_event(http, "fix");
         fix["timing"]["wire_ms"].as_array()?.iter().all(|ms| ms.as_f64() > Some(15.0)).then_some(())
     });
-    // A refusal is an answer that browsers report, too.
+    // The browser logs a refusal as an error.
     let errors = browser.console_errors();
     assert!(errors.iter().all(|error| error.contains("422")), "{errors:?}");
     drop(browser);
@@ -251,7 +251,7 @@ fn the_page_changes_what_it_may() {
     assert_eq!(report["unaccounted"], 0);
 }
 
-/// A node whose reports come after their frames are closed: its paths are late, not missing.
+/// The paths of a node whose reports arrive after their frames are closed are late, not missing.
 #[test]
 fn late_paths_are_told_from_missing_ones() {
     if skip("late_paths_are_told_from_missing_ones") {

@@ -1,5 +1,5 @@
-//! The files of `deploy/` say what is true of the processes: metrics of the Grafana dashboard, ports of the scrape file,
-//! ports that compose publishes. Without a Docker engine.
+//! The files of `deploy/` agree with the processes: metrics of the Grafana dashboard, ports of the scrape file, ports that
+//! compose publishes. These tests need no Docker engine.
 #![allow(clippy::print_stdout)]
 
 use std::collections::BTreeSet;
@@ -45,8 +45,7 @@ fn samples(text: &str) -> (BTreeSet<String>, BTreeSet<String>) {
     (names, labels)
 }
 
-/// A pipeline with the emulator in it is asked for its metrics: every name, label and value that the dashboard asks
-/// Prometheus for is there.
+/// The metrics of a pipeline with the emulator have every name, label and value that the dashboard queries.
 #[test]
 fn the_dashboard_asks_for_metrics_that_exist() {
     let _alone = alone();
@@ -81,7 +80,7 @@ fn the_dashboard_asks_for_metrics_that_exist() {
             assert!(names.contains(name), "panel '{panel}': no process has a metric {name}");
             metrics.insert(name.to_owned());
         }
-        // What stands in braces and what is grouped by; `job` and `instance` come from Prometheus.
+        // Selectors in braces and grouping labels; `job` and `instance` come from Prometheus.
         for selected in expression.split('{').skip(1).filter_map(|rest| rest.split_once('}')) {
             let told = labels.contains(selected.0) || selected.0 == "job=\"fusion-center\"";
             assert!(told, "panel '{panel}': no sample has {}", selected.0);

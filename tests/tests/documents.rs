@@ -1,18 +1,18 @@
-//! The documents agree with the project: links and anchors resolve, commands work, settings are complete. What they say
-//! about the figures is tested in `hyloc/tests/claims.rs`.
+//! The documents agree with the project: links and anchors resolve, commands work, settings are complete. Statements about
+//! the figures are tested in `hyloc/tests/claims.rs`.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use clap::Parser;
-use hyloc::cli::Arguments;
+use hyloc::cli::HylocArguments;
 use hyloc_tests::process::executable;
 
-/// The README has fewer words than this: one screen and a half.
+/// Maximum number of words of the README.
 const README_WORDS: usize = 900;
 
-/// Commands that documents show and that are not run here, one `command-prefix # reason` per line.
+/// Commands in documents that are not run here, one `command-prefix # reason` per line.
 const NOT_RUN: &str = "tests/commands-not-run.txt";
 
 fn root() -> PathBuf {
@@ -63,7 +63,7 @@ impl Document {
         Self { prose, code }
     }
 
-    /// Targets of the links that do not lead to another host.
+    /// Targets of the links within the project.
     fn links(&self) -> impl Iterator<Item = &str> {
         let targets = self.prose.split("](").skip(1).filter_map(|rest| rest.split(')').next());
         targets.filter(|target| !target.contains("://"))
@@ -177,8 +177,8 @@ fn commands_work() {
         let command = words.join(" ");
         if words[0] == "cargo" {
             check_cargo(words);
-        } else if let Err(error) = Arguments::try_parse_from(words) {
-            // Help and version are errors to the parser, but not for standard error.
+        } else if let Err(error) = HylocArguments::try_parse_from(words) {
+            // The parser returns help and version as errors that do not use standard error.
             assert!(!error.use_stderr(), "`{command}` is not accepted: {error}");
         }
         if listed.iter().any(|prefix| words.starts_with(prefix)) {

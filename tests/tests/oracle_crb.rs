@@ -1,5 +1,6 @@
 //! Bounds against crb.json: 1e-8 relative, through the same code as `hyloc solve crb`.
 
+use hyloc::solve::{Cases, crb, solve_all};
 use hyloc_tests::{numbers, relative_error, vectors};
 use serde_json::Value;
 
@@ -8,8 +9,8 @@ const TOLERANCE: f64 = 1e-8;
 #[test]
 fn oracle_crb() {
     let file = vectors("crb.json");
-    let input = serde_json::from_value(file.clone()).unwrap();
-    let output = serde_json::to_value(hyloc::solve::crb::solve(&input).unwrap()).unwrap();
+    let input: Cases<crb::CrbCase> = serde_json::from_value(file.clone()).unwrap();
+    let output = serde_json::to_value(solve_all(&(), &input).unwrap()).unwrap();
     let cases = file["cases"].as_array().unwrap();
     assert_eq!(output["cases"].as_array().unwrap().len(), cases.len());
     for (case, actual) in cases.iter().zip(output["cases"].as_array().unwrap()) {

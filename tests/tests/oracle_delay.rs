@@ -6,8 +6,8 @@ use hyloc_tests::{relative_error, vectors};
 #[test]
 fn oracle_delay() {
     let file = vectors("delay.json");
-    let input: Cases<delay::Case> = serde_json::from_value(file.clone()).unwrap();
-    let output = serde_json::to_value(solve_all::<delay::Delay>(&(), &input).unwrap()).unwrap();
+    let input: Cases<delay::DelayCase> = serde_json::from_value(file.clone()).unwrap();
+    let output = serde_json::to_value(solve_all(&(), &input).unwrap()).unwrap();
     for (i, case) in file["cases"].as_array().unwrap().iter().enumerate() {
         let (answer, expected) = (&output["cases"][i], &case["expected"]);
         let error = answer["delay_s"].as_f64().unwrap() - expected["delay_s"].as_f64().unwrap();

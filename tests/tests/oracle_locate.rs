@@ -6,8 +6,8 @@ use hyloc_tests::{numbers, relative_error, vectors};
 #[test]
 fn oracle_locate() {
     let file = vectors("locator.json");
-    let input: Cases<locate::Case> = serde_json::from_value(file.clone()).unwrap();
-    let output = serde_json::to_value(solve_all::<locate::Locate>(&(), &input).unwrap()).unwrap();
+    let input: Cases<locate::LocateCase> = serde_json::from_value(file.clone()).unwrap();
+    let output = serde_json::to_value(solve_all(&(), &input).unwrap()).unwrap();
     for (i, case) in file["cases"].as_array().unwrap().iter().enumerate() {
         let (answer, expected) = (&output["cases"][i], &case["expected"]);
         for key in ["two_stage_m", "three_stage_m", "maximum_likelihood_m"] {
@@ -24,7 +24,7 @@ fn oracle_locate() {
 }
 
 #[test]
-fn too_little_is_said() {
+fn an_unobservable_position_is_reported() {
     let mut file = vectors("locator.json");
     let case = &mut file["cases"][0];
     for row in case["cascade_delay_s"].as_array_mut().unwrap() {
@@ -32,8 +32,8 @@ fn too_little_is_said() {
     }
     case["bearing_rad"][0] = serde_json::Value::Null;
     case["bearing_rad"][1] = serde_json::Value::Null;
-    let input: Cases<locate::Case> = serde_json::from_value(file).unwrap();
-    let output = serde_json::to_value(solve_all::<locate::Locate>(&(), &input).unwrap()).unwrap();
+    let input: Cases<locate::LocateCase> = serde_json::from_value(file).unwrap();
+    let output = serde_json::to_value(solve_all(&(), &input).unwrap()).unwrap();
     let answer = &output["cases"][0];
     assert_eq!(answer["status"], "unobservable");
     assert!(answer["maximum_likelihood_m"].is_null());

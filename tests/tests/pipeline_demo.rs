@@ -1,4 +1,4 @@
-//! `hyloc demo`, the main job, as a person runs it.
+//! `hyloc demo` with real processes.
 #![allow(clippy::print_stdout)]
 
 use std::time::Duration;
@@ -76,7 +76,7 @@ fn fifty_dbm_is_within_three_bounds_or_says_so() {
     assert!(share >= 0.97 && number(&report, "gap_db") <= 0.7);
 }
 
-/// An interval of the report that must hold its own figure.
+/// An interval of the report, which must contain its value.
 fn interval(report: &Value, key: &str) -> [f64; 2] {
     let ends =
         [0, 1].map(|i| report[key][i].as_f64().unwrap_or_else(|| panic!("no interval '{key}' in {report}")));
@@ -85,7 +85,7 @@ fn interval(report: &Value, key: &str) -> [f64; 2] {
     ends
 }
 
-/// The help's own example, 300 fixes of ten frames each, fixed seed. The bound of one frame would put the gap 10 dB
+/// The example of the help, 300 fixes of ten frames each, fixed seed. With the bound of one frame the gap would be 10 dB
 /// lower; its interval is about +-0.6 dB wide.
 #[test]
 fn the_bound_is_that_of_all_frames_of_a_fix() {
@@ -96,7 +96,7 @@ fn the_bound_is_that_of_all_frames_of_a_fix() {
         "40 dBm, ten frames a fix: gap {gap_db:.2} dB in {ends:.2?}, NEES {:.2}",
         number(&report, "nees")
     );
-    // Whatever a busy machine drops, every fix there is has its truth.
+    // A busy machine may drop frames, but every fix has its truth.
     let (fixes, judged) = (count(&report, "fixes"), count(&report, "judged"));
     assert!(judged == fixes && fixes >= 150, "{judged} of {fixes}");
     assert!((-1.0..=1.0).contains(&gap_db) && ends[1] - ends[0] < 2.0);
@@ -104,7 +104,7 @@ fn the_bound_is_that_of_all_frames_of_a_fix() {
 }
 
 /// Four frames of a target on a straight line, 300 fixes, fixed seed: the position in the last of them has 0.7 of the
-/// bound of one frame (1.5 dB), so that the bound of one frame would put the gap near -1.5 dB.
+/// bound of one frame (1.5 dB), so that with the bound of one frame the gap would be near -1.5 dB.
 #[test]
 fn the_bound_of_a_batch_is_that_of_its_frames() {
     let _alone = alone();
@@ -133,13 +133,13 @@ fn the_bound_of_a_batch_is_that_of_its_frames() {
         "four frames: {batches} batches, gap {gap_db:.2} dB in {ends:.2?}, NEES {:.2}",
         number(&report, "nees")
     );
-    // Whatever a busy machine sheds, the others are what they are.
+    // A busy machine may shed frames, which does not affect the others.
     assert!(fixes.len() >= 150 && 10 * batches >= 8 * fixes.len());
     assert!(gap_db > -1.0 && gap_db < 1.5);
     assert!(fixes.iter().all(|fix| fix["truth"].is_object()), "the log waits for the truth");
 }
 
-/// What became of a demo that did not end well: exit code, report, what it said.
+/// Exit code, report and standard error of a demo that fails.
 fn failed(arguments: &[&str]) -> (Option<i32>, Value, String) {
     let arguments: Vec<&str> = ["demo", "--json"].iter().chain(arguments).copied().collect();
     Process::start("hyloc", &arguments).report()
@@ -167,7 +167,7 @@ fn child(demo: &Process, what: &str) -> Pid {
     Pid::from_raw(id).unwrap()
 }
 
-/// Kills a process of a demo once fixes come; how the demo then ends.
+/// Kills a process of a demo after the first fixes; returns the result of the demo.
 fn killed(what: &str, frames: &str) -> (Option<i32>, Value, String) {
     let site = Site::new();
     let log = site.path("fixes.jsonl");
@@ -180,7 +180,7 @@ fn killed(what: &str, frames: &str) -> (Option<i32>, Value, String) {
     demo.report()
 }
 
-/// A hundred fixes a second come between two looks at the children: each death is seen all the same, and named.
+/// Every death is detected and reported even while fixes arrive at a hundred per second.
 #[test]
 fn a_child_that_dies_is_named_and_the_summary_is_there() {
     let _alone = alone();
@@ -203,7 +203,7 @@ fn same_seed_same_bytes_and_a_replay_agrees() {
     let _alone = alone();
     let site = Site::new();
     let (a, b, c, recording) = (site.path("a"), site.path("b"), site.path("c"), site.path("recording"));
-    // However long a node is held up, no frame is closed without it.
+    // Long deadline, so that no frame is closed without a slow node.
     let patient = ["--frames", "60", "--deadline-ms", "60000"];
     demo(
         &[&patient[..], &["--fixes", a.to_str().unwrap(), "--record", recording.to_str().unwrap()]].concat(),
@@ -266,7 +266,7 @@ fn processes() -> impl Iterator<Item = (i32, String)> {
     })
 }
 
-/// Processes of demos that still run, of this build alone.
+/// Running processes of demos of this build.
 fn left_behind() -> Vec<String> {
     let roles = ["--identity node-", "hyloc-demo-", "--link node-"];
     let of_demo = |command: &String| roles.iter().any(|role| command.contains(role));
@@ -291,7 +291,7 @@ fn no_process_is_left_behind_however_it_ends() {
     }
 }
 
-/// Whoever reads the log may end first: a line that cannot be written must not keep a process from ending.
+/// The reader of the log may end first: a failed write must not prevent a process from ending.
 #[test]
 fn no_process_is_left_behind_when_nobody_reads_the_log() {
     let _alone = alone();

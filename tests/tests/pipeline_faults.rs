@@ -1,5 +1,5 @@
-//! The pipeline as separate processes, and what goes wrong with them: start order, kills, restarts, strangers,
-//! hostile clients, overload, the end.
+//! Faults of the pipeline as separate processes: start order, kills, restarts, unknown nodes, hostile clients, overload,
+//! shutdown.
 #![allow(clippy::print_stdout)]
 
 use std::io::Write;
@@ -26,7 +26,7 @@ fn any_start_order_gives_every_fix() {
         let (mut fusion, mut simulator, mut nodes) = (None, None, Vec::new());
         for part in order.split(", ") {
             match part {
-                // A pause of the machine makes no report late.
+                // Long deadline, so that a stall of the machine makes no report late.
                 "fusion" => fusion = Some(site.fusion(&["--deadline-ms", "30000"])),
                 "simulator" => simulator = Some(site.simulator(&["--frames", "40", "--rate", "50"])),
                 _ => nodes = site.nodes(3),
@@ -125,7 +125,7 @@ fn strangers_are_refused_with_the_reason() {
     fusion.stop();
 }
 
-/// The test itself is the third node, and sends nonsense; bytes that are no gRPC at all come as well.
+/// The test acts as the third node and sends invalid reports; bytes that are not gRPC are sent as well.
 #[test]
 fn a_hostile_client_harms_nobody_and_is_counted() {
     let _alone = alone();
@@ -194,7 +194,7 @@ fn a_hostile_client_harms_nobody_and_is_counted() {
         assert_eq!(told.message().await.unwrap_err().code(), tonic::Code::OutOfRange);
         dropped
     });
-    // Three refused one by one, one made-up frame, two of a frame that nobody else has, one without a path.
+    // Three invalid blocks, one of an invalid frame, two of a frame that no other node reports, one without a path.
     assert_eq!(hostile, 7);
     let simulator = site.simulator(&["--frames", "40", "--rate", "50", "--start-after-s", "1"]);
     simulator.finish();
@@ -230,7 +230,7 @@ fn sigterm_in_the_middle_loses_no_acknowledged_block() {
 fn a_slow_fusion_center_holds_its_memory_and_counts_what_it_sheds() {
     let _alone = alone();
     let site = Site::new();
-    // Fifty frames a second, five of which it can solve.
+    // Fifty frames per second, of which it can solve five.
     let fusion = site.fusion(&["--solver-delay-ms", "200", "--workers", "1", "--queue", "4"]);
     let nodes = site.nodes(3);
     let simulator = site.simulator(&["--frames", "600", "--rate", "50"]);
@@ -248,19 +248,19 @@ fn a_slow_fusion_center_holds_its_memory_and_counts_what_it_sheds() {
 }
 
 #[test]
-fn a_bad_configuration_ends_with_64_before_a_port_is_bound() {
+fn a_bad_configuration_ends_before_a_port_is_bound() {
     let site = Site::new();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-    let cases: [(&str, Vec<&str>, &str); 5] = [
-        ("fusion-center", vec!["--listen", "nowhere"], "'nowhere' for '--listen"),
-        ("fusion-center", vec!["--listen", &taken, "--scenario", "missing.toml"], "missing.toml"),
-        ("simulator", vec!["--rate=-1"], "rate"),
-        ("simulator", vec!["--no-such-flag"], "no-such-flag"),
-        ("irs-node", vec!["--fusion", "not an address"], "fusion"),
+    let cases: [(&str, Vec<&str>, &str, i32); 5] = [
+        ("fusion-center", vec!["--listen", "nowhere"], "'nowhere' for '--listen", 64),
+        ("fusion-center", vec!["--listen", &taken, "--scenario", "missing.toml"], "missing.toml", 74),
+        ("simulator", vec!["--rate=-1"], "rate", 64),
+        ("simulator", vec!["--no-such-flag"], "no-such-flag", 64),
+        ("irs-node", vec!["--fusion", "not an address"], "fusion", 64),
     ];
-    for (name, arguments, expected) in cases {
+    for (name, arguments, expected, expected_code) in cases {
         let (code, said) = Process::start(name, &arguments).outcome();
-        assert_eq!(code, Some(64), "{name} {arguments:?}: {said}");
+        assert_eq!(code, Some(expected_code), "{name} {arguments:?}: {said}");
         assert!(said.contains(expected), "{name} {arguments:?}: {said}");
     }
     drop(site);

@@ -1,4 +1,4 @@
-//! Skipped tests are counted and named by `.ci/test`, and an error in CI.
+//! `.ci/test` counts and lists skipped tests, which are an error in CI.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -25,7 +25,7 @@ fn run(skips: usize, ci: bool) -> (Output, String) {
     (output, said)
 }
 
-/// The test command of the runs below; without them, it does nothing.
+/// The test command of the runs below; does nothing otherwise.
 #[test]
 fn inner() {
     let skips = std::env::var(INNER).map_or(0, |count| count.parse().unwrap());
@@ -50,7 +50,7 @@ fn skipped_tests_are_counted_and_named_and_fail_in_ci_alone() {
     }
 }
 
-/// A failed test command fails whatever was skipped.
+/// A failed test command is an error regardless of skipped tests.
 #[test]
 fn a_failed_test_command_fails() {
     let status = Command::new(script()).arg("false").env_remove("CI").status().unwrap();

@@ -1,4 +1,4 @@
-//! Looking on holds nobody up. What it costs in time is measured by `cargo run -p hyloc-tests --example viewers`.
+//! Viewers do not delay fusion. Their cost in time is measured by `cargo run -p hyloc-tests --example viewers`.
 #![allow(clippy::print_stdout)]
 
 use std::net::TcpStream;
@@ -6,13 +6,13 @@ use std::net::TcpStream;
 use hyloc_tests::pipeline::*;
 use hyloc_tests::process::*;
 
-/// Frames of the run: a viewer that never reads is due some 100 fixes, far more than its socket takes.
+/// Frames of the run: a viewer that never reads is sent about 100 fixes, far more than its socket buffers.
 const FRAMES: u64 = 600;
 
-/// Forty viewers who never read and ten who do: every frame becomes a fix, the readers are served to the end, and
-/// what is kept for those who do not read is bounded.
+/// With forty viewers that never read and ten that do, every frame becomes a fix, the readers are served to the end, and
+/// the memory for the others is bounded.
 #[test]
-fn viewers_who_never_read_hold_up_nobody() {
+fn viewers_that_never_read_delay_nobody() {
     let _alone = alone();
     let site = Site::new();
     let log = site.path("fixes.jsonl");
@@ -26,7 +26,7 @@ fn viewers_who_never_read_hold_up_nobody() {
     site.until("a third of the fixes", |summary| count(summary, "fixes") >= FRAMES / 3);
     let before = fusion.memory_bytes();
     simulator.finish();
-    // Events still come, though forty have not read one.
+    // Events still arrive although forty viewers have not read any.
     site.until("all fixes", |summary| count(summary, "fixes") == FRAMES);
     live_event(site.http, "status");
     let growth_mib = (fusion.memory_bytes() as f64 - before as f64) / f64::from(1 << 20);
