@@ -1,21 +1,12 @@
-//! `backhaul`: the relay as a separate program; `hyloc backhaul` is the same.
+//! The relay as a process of its own; `hyloc backhaul` is the same.
 
 use std::process::ExitCode;
 
-use clap::Parser;
-use telemetry::exit::parse_arguments;
-
-/// A TCP relay between nodes and fusion center with configurable impairments.
-#[derive(Debug, Parser)]
-#[command(name = "backhaul", version)]
-struct Program {
-    #[command(flatten)]
-    arguments: hyloc_backhaul::RelayArguments,
-}
+use clap::Command;
+use telemetry::exit::program;
 
 fn main() -> ExitCode {
-    match parse_arguments::<Program>() {
-        Ok(program) => hyloc_backhaul::main(&program.arguments),
-        Err(code) => code,
-    }
+    let about = "A TCP relay between nodes and fusion center with configurable impairments";
+    let command = Command::new("backhaul").version(env!("CARGO_PKG_VERSION")).about(about);
+    program(command, |arguments| hyloc_backhaul::main(&arguments))
 }

@@ -2,21 +2,15 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::Command;
 use settings::Layered;
-use telemetry::exit::parse_arguments;
+use telemetry::exit::program;
 
-/// Assembles the reports of all nodes, estimates the target's position and publishes fixes.
-#[derive(Debug, Parser)]
-#[command(name = "fusion-center", version)]
-struct FusionCommand {
-    #[command(flatten)]
-    layered: Layered<hyloc_fusion_center::FusionOptions>,
-}
+const ABOUT: &str = "Assembles the reports of all nodes, estimates the target's position and publishes fixes";
 
 fn main() -> ExitCode {
-    match parse_arguments::<FusionCommand>() {
-        Ok(arguments) => hyloc_fusion_center::main(&arguments.layered),
-        Err(code) => code,
-    }
+    let command = Command::new("fusion-center").version(env!("CARGO_PKG_VERSION")).about(ABOUT);
+    program::<Layered<hyloc_fusion_center::FusionOptions>>(command, |arguments| {
+        hyloc_fusion_center::main(&arguments)
+    })
 }

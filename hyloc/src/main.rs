@@ -2,12 +2,10 @@
 
 use std::process::ExitCode;
 
+use clap::Command;
 use hyloc::cli::{HylocArguments, run};
-use telemetry::exit::parse_arguments;
+use telemetry::exit::program;
 
 fn main() -> ExitCode {
-    match parse_arguments::<HylocArguments>() {
-        Ok(arguments) => run(arguments),
-        Err(code) => code,
-    }
+    program::<HylocArguments>(Command::new("hyloc"), run)
 }

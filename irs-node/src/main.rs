@@ -2,22 +2,14 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::Command;
 use settings::Layered;
-use telemetry::exit::parse_arguments;
+use telemetry::exit::program;
 
-/// The node at one IRS: takes echo frames from the simulator, estimates the delay and the block of every path
-/// and reports them to the fusion center.
-#[derive(Debug, Parser)]
-#[command(name = "irs-node", version)]
-struct NodeCommand {
-    #[command(flatten)]
-    layered: Layered<hyloc_irs_node::NodeOptions>,
-}
+const ABOUT: &str = "The node at one IRS: takes echo frames from the simulator, estimates the delay and the block of every path and \
+    reports them to the fusion center";
 
 fn main() -> ExitCode {
-    match parse_arguments::<NodeCommand>() {
-        Ok(arguments) => hyloc_irs_node::main(&arguments.layered),
-        Err(code) => code,
-    }
+    let command = Command::new("irs-node").version(env!("CARGO_PKG_VERSION")).about(ABOUT);
+    program::<Layered<hyloc_irs_node::NodeOptions>>(command, |arguments| hyloc_irs_node::main(&arguments))
 }

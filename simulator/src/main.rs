@@ -2,22 +2,16 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::Command;
 use settings::Layered;
-use telemetry::exit::parse_arguments;
+use telemetry::exit::program;
 
-/// Generates the echo frames of a scenario, open loop at a set rate, and sends them to the nodes; sends the truth
-/// to the fusion center, for display only.
-#[derive(Debug, Parser)]
-#[command(name = "simulator", version)]
-struct SimulatorCommand {
-    #[command(flatten)]
-    layered: Layered<hyloc_simulator::SimulatorOptions>,
-}
+const ABOUT: &str = "Generates the echo frames of a scenario, open loop at a set rate, and sends them to the nodes; sends the truth \
+    to the fusion center, for display only";
 
 fn main() -> ExitCode {
-    match parse_arguments::<SimulatorCommand>() {
-        Ok(arguments) => hyloc_simulator::main(&arguments.layered),
-        Err(code) => code,
-    }
+    let command = Command::new("simulator").version(env!("CARGO_PKG_VERSION")).about(ABOUT);
+    program::<Layered<hyloc_simulator::SimulatorOptions>>(command, |arguments| {
+        hyloc_simulator::main(&arguments)
+    })
 }

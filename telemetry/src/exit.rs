@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::io::{self, ErrorKind};
 use std::process::{ExitCode, ExitStatus};
 
+use clap::{Args, Command};
 use settings::SettingsError;
 
 use crate::complain;
@@ -84,10 +85,14 @@ pub fn fail(role: &str, error: &anyhow::Error) -> ExitCode {
     ExitCode::from(code(error))
 }
 
-/// Parses the command line. The exit code is [`USAGE`] on an error, [`IO`] for a settings file that cannot be read,
-/// [`CLEAN`] for help and version.
-pub fn parse_arguments<P: clap::Parser>() -> Result<P, ExitCode> {
-    P::try_parse().map_err(|error| {
+/// The `main` function of a program: parses the command line and runs. The exit code is [`USAGE`] for an error on the
+/// command line, [`IO`] for a settings file that cannot be read, [`CLEAN`] for help and version.
+pub fn program<A: Args>(command: Command, run: impl FnOnce(A) -> ExitCode) -> ExitCode {
+    let mut command = A::augment_args(command);
+    let matches = command.try_get_matches_from_mut(std::env::args_os());
+    let parsed = matches.and_then(|matches| A::from_arg_matches(&matches));
+    parsed.map(run).unwrap_or_else(|error| {
+        let error = error.format(&mut command);
         // A closed terminal cannot be reported anywhere.
         let _ = error.print();
         ExitCode::from(match error.kind() {

@@ -70,9 +70,10 @@ pub fn executable(name: &str) -> PathBuf {
 pub fn free_address() -> SocketAddr {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let start = std::process::id() as u16 % 20_000;
-    let mut candidates = std::iter::repeat_with(|| 11_000 + (start + NEXT.fetch_add(1, Ordering::Relaxed)) % 20_000)
-        .map(|port| SocketAddr::from(([127, 0, 0, 1], port)))
-        .take(20_000);
+    let mut candidates =
+        std::iter::repeat_with(|| 11_000 + (start + NEXT.fetch_add(1, Ordering::Relaxed)) % 20_000)
+            .map(|port| SocketAddr::from(([127, 0, 0, 1], port)))
+            .take(20_000);
     candidates.find(|address| TcpListener::bind(address).is_ok()).expect("a free port")
 }
 

@@ -35,7 +35,11 @@ pub(crate) trait Register:
     /// One divided by each.
     fn recip(self) -> Self;
     /// One divided by each and by the square root of each, to two units in the last place.
-    fn recip_and_recip_sqrt(self) -> (Self, Self);
+    #[inline(always)]
+    fn recip_and_recip_sqrt(self) -> (Self, Self) {
+        let inverse = self.recip();
+        (inverse, inverse * self.sqrt())
+    }
     /// Magnitude.
     fn abs(self) -> Self;
     /// The magnitude of `self` with the sign of `sign`.
@@ -66,6 +70,43 @@ pub(crate) trait Register:
     }
 }
 
+/// Implements operators of a register type, one expression each, always inlined.
+macro_rules! operators {
+    ($kind:ident: $($trait:ident $method:ident |$a:ident $(, $b:ident)?| $body:expr;)*) => {$(
+        impl $trait for $kind {
+            type Output = Self;
+
+            #[inline(always)]
+            fn $method(self $(, $b: Self)?) -> Self {
+                let $a = self;
+                $body
+            }
+        }
+    )*};
+}
+
+/// Functions of [`Register`], always inlined; after `self a:` they are methods whose receiver is called `a`.
+macro_rules! operations {
+    ($(fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty $body:block)*) => {$(
+        #[inline(always)]
+        fn $name($($argument: $type),*) -> $result $body
+    )*};
+    (self $a:ident: $(fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty $body:block)*) => {
+        operations! { @ $a $(fn $name($($argument: $type),*) -> $result $body)* }
+    };
+    (@ $a:ident) => {};
+    (@ $a:ident fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty $body:block $($rest:tt)*) => {
+        #[inline(always)]
+        fn $name(self $(, $argument: $type)*) -> $result {
+            let $a = self;
+            $body
+        }
+        operations! { @ $a $($rest)* }
+    };
+}
+
+pub(super) use {operations, operators};
+
 /// Plain arrays: what every machine can do.
 #[derive(Clone, Copy)]
 pub(crate) struct Portable([f64; LANES]);
@@ -86,40 +127,11 @@ impl Portable {
     }
 }
 
-impl Add for Portable {
-    type Output = Self;
-
-    #[inline(always)]
-    fn add(self, other: Self) -> Self {
-        self.zip(other, |a, b| a + b)
-    }
-}
-
-impl Sub for Portable {
-    type Output = Self;
-
-    #[inline(always)]
-    fn sub(self, other: Self) -> Self {
-        self.zip(other, |a, b| a - b)
-    }
-}
-
-impl Mul for Portable {
-    type Output = Self;
-
-    #[inline(always)]
-    fn mul(self, other: Self) -> Self {
-        self.zip(other, |a, b| a * b)
-    }
-}
-
-impl Neg for Portable {
-    type Output = Self;
-
-    #[inline(always)]
-    fn neg(self) -> Self {
-        self.map(|a| -a)
-    }
+operators! { Portable:
+    Add add |a, b| a.zip(b, |a, b| a + b);
+    Sub sub |a, b| a.zip(b, |a, b| a - b);
+    Mul mul |a, b| a.zip(b, |a, b| a * b);
+    Neg neg |a| a.map(|a| -a);
 }
 
 impl Register for Portable {
@@ -127,86 +139,33 @@ impl Register for Portable {
 
     const MANY: bool = false;
 
-    #[inline(always)]
-    fn load(from: &Lanes) -> Self {
-        Self(from.0)
-    }
-
-    #[inline(always)]
-    fn store(self, to: &mut Lanes) {
-        to.0 = self.0;
-    }
-
-    #[inline(always)]
-    fn splat(value: f64) -> Self {
-        Self([value; LANES])
-    }
-
-    #[inline(always)]
-    fn mul_add(self, factor: Self, term: Self) -> Self {
-        if Self::FUSED {
-            return Self(array::from_fn(|k| self.0[k].mul_add(factor.0[k], term.0[k])));
+    operations! {
+        fn load(from: &Lanes) -> Self { Self(from.0) }
+        fn splat(value: f64) -> Self { Self([value; LANES]) }
+        fn both(first: Self::Mask, second: Self::Mask) -> Self::Mask { array::from_fn(|k| first[k] & second[k]) }
+        fn any(mask: Self::Mask) -> bool { mask.contains(&true) }
+        fn select(mask: Self::Mask, yes: Self, no: Self) -> Self {
+            Self(array::from_fn(|k| if mask[k] { yes.0[k] } else { no.0[k] }))
         }
-        self * factor + term
     }
-
-    #[inline(always)]
-    fn neg_mul_add(self, factor: Self, term: Self) -> Self {
-        if Self::FUSED {
-            return (-self).mul_add(factor, term);
+    operations! { self a:
+        fn store(to: &mut Lanes) -> () { to.0 = a.0 }
+        fn mul_add(factor: Self, term: Self) -> Self {
+            if Self::FUSED {
+                Self(array::from_fn(|k| a.0[k].mul_add(factor.0[k], term.0[k])))
+            } else {
+                a * factor + term
+            }
         }
-        term - self * factor
-    }
-
-    #[inline(always)]
-    fn sqrt(self) -> Self {
-        self.map(f64::sqrt)
-    }
-
-    #[inline(always)]
-    fn recip(self) -> Self {
-        self.map(|a| 1.0 / a)
-    }
-
-    #[inline(always)]
-    fn recip_and_recip_sqrt(self) -> (Self, Self) {
-        let inverse = self.recip();
-        (inverse, inverse * self.sqrt())
-    }
-
-    #[inline(always)]
-    fn abs(self) -> Self {
-        self.map(f64::abs)
-    }
-
-    #[inline(always)]
-    fn copysign(self, sign: Self) -> Self {
-        self.zip(sign, f64::copysign)
-    }
-
-    #[inline(always)]
-    fn max(self, other: Self) -> Self {
-        self.zip(other, |a, b| if a > b { a } else { b })
-    }
-
-    #[inline(always)]
-    fn greater(self, other: Self) -> Self::Mask {
-        array::from_fn(|k| self.0[k] > other.0[k])
-    }
-
-    #[inline(always)]
-    fn both(first: Self::Mask, second: Self::Mask) -> Self::Mask {
-        array::from_fn(|k| first[k] & second[k])
-    }
-
-    #[inline(always)]
-    fn any(mask: Self::Mask) -> bool {
-        mask.contains(&true)
-    }
-
-    #[inline(always)]
-    fn select(mask: Self::Mask, yes: Self, no: Self) -> Self {
-        Self(array::from_fn(|k| if mask[k] { yes.0[k] } else { no.0[k] }))
+        fn neg_mul_add(factor: Self, term: Self) -> Self {
+            if Self::FUSED { (-a).mul_add(factor, term) } else { term - a * factor }
+        }
+        fn sqrt() -> Self { a.map(f64::sqrt) }
+        fn recip() -> Self { a.map(|a| 1.0 / a) }
+        fn abs() -> Self { a.map(f64::abs) }
+        fn copysign(sign: Self) -> Self { a.zip(sign, f64::copysign) }
+        fn max(other: Self) -> Self { a.zip(other, |a, b| if a > b { a } else { b }) }
+        fn greater(other: Self) -> Self::Mask { array::from_fn(|k| a.0[k] > other.0[k]) }
     }
 }
 
