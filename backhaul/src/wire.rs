@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use model::random::{Purpose, Stream, stream};
+use model::random::{Purpose, Stream, index_of, stream};
 use rand::RngExt;
 use rand_distr::StandardNormal;
 
@@ -34,7 +34,7 @@ pub struct Wire {
 impl Wire {
     /// The wire of link `name`, upwards or downwards, under `seed`.
     pub fn new(direction: Direction, seed: u64, name: &str, upwards: bool, now: Duration) -> Self {
-        let link = link_number(name);
+        let link = index_of(name);
         Self {
             direction,
             draws: stream(seed, Purpose::Backhaul, [link, u64::from(upwards)]),
@@ -56,7 +56,7 @@ impl Wire {
         if direction != self.direction {
             self.direction = direction;
             self.drawn = None;
-            self.outages = Outages::new(&direction, seed, link_number(name), now);
+            self.outages = Outages::new(&direction, seed, index_of(name), now);
         }
     }
 
@@ -158,7 +158,7 @@ impl Outages {
 
     /// The outages of link `name` from time zero on.
     pub fn of(direction: &Direction, seed: u64, name: &str) -> Self {
-        Self::new(direction, seed, link_number(name), Duration::ZERO)
+        Self::new(direction, seed, index_of(name), Duration::ZERO)
     }
 
     fn gap(&mut self) -> Duration {
@@ -185,12 +185,6 @@ impl Iterator for Outages {
         self.begins = window.1 + self.gap();
         Some(window)
     }
-}
-
-/// Index of a link's random streams: FNV-1a of its name.
-fn link_number(name: &str) -> u64 {
-    name.bytes()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 #[cfg(test)]

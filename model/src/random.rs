@@ -52,6 +52,12 @@ pub fn stream(seed: u64, purpose: Purpose, indices: [u64; 2]) -> Stream {
     ChaCha8Rng::from_seed(key)
 }
 
+/// Index of a name: FNV-1a of 64 bits.
+pub fn index_of(name: &str) -> u64 {
+    name.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
 /// A sample of the circular complex normal distribution with this variance.
 pub fn complex_normal(stream: &mut Stream, variance: f64) -> Complex64 {
     let deviation = (variance / 2.0).sqrt();

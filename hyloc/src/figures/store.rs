@@ -156,12 +156,9 @@ fn first_missing(path: &Path) -> Option<PathBuf> {
     path.ancestors().filter(|a| !a.as_os_str().is_empty() && !a.exists()).last().map(Path::to_path_buf)
 }
 
-/// FNV-1a of 64 bits, sufficient to detect an edited or truncated file.
+/// Detects an edited or truncated file.
 fn checksum(text: &str) -> String {
-    let hash = text
-        .bytes()
-        .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
-    format!("{hash:016x}")
+    format!("{:016x}", model::random::index_of(text))
 }
 
 #[cfg(test)]
