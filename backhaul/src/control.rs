@@ -1,4 +1,5 @@
-//! The control interface of a running relay over HTTP, and the commands that use it.
+//! The control interface of a running relay over HTTP, and the commands that use it. It is served only if the relay was
+//! started with `--allow-control`, and pages of other sites are refused ([`telemetry::guard`]).
 //!
 //! | request | effect |
 //! | --- | --- |
@@ -105,7 +106,8 @@ impl Action {
     pub fn perform(&self, control: SocketAddr) -> anyhow::Result<String> {
         let ask = |method: &str, path: &str, body: &str| {
             let url = format!("http://{control}{path}");
-            match client::request(method, &url, body).with_context(|| url.clone())? {
+            let context = || format!("{url}: is a relay running there with --allow-control?");
+            match client::request(method, &url, body).with_context(context)? {
                 client::Response { status: 200..300, body } => Ok(body.trim_end().to_owned()),
                 answer => {
                     bail!(Failure::new(exit::DATA, format!("{}: {}", answer.status, answer.body.trim_end())))

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use settings::check::{Checked, address, address_or_none, host_and_port};
-use settings::{Layered, OrNone, SettingsError};
+use settings::{HostNameOptions, Layered, OrNone, SettingsError};
 
 use crate::control::Action;
 use crate::measure::Trust;
@@ -44,12 +44,17 @@ pub struct RelayOptions {
     /// Seed of everything random.
     #[arg(long, value_name = "N", default_value = "1")]
     pub seed: u64,
-    /// Address of the control interface; anyone who can reach it can cut links.
+    /// Allow links to be cut and profiles to be changed while the relay runs.
+    #[arg(long)]
+    pub allow_control: bool,
+    /// Address of the control interface, if that is allowed; anyone who can reach it can cut links.
     #[arg(long, value_name = "ADDRESS", global = true, default_value = "127.0.0.1:7411", value_parser = address)]
     pub control_listen: SocketAddr,
     /// Address that serves only /metrics and /health, for other hosts.
     #[arg(long, value_name = "ADDRESS", default_value = "none", value_parser = address_or_none)]
     pub http_listen: OrNone<SocketAddr>,
+    #[command(flatten)]
+    pub names: HostNameOptions,
     /// Apply the plan without measuring whether this machine keeps it, for machines that are too busy to measure.
     #[arg(long)]
     pub unmeasured: bool,

@@ -11,8 +11,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use telemetry::{Counter, Failures, Metrics};
-use tokio::net::{TcpListener, TcpStream, lookup_host};
+use telemetry::listener::{LimitedStream, Listener};
+use telemetry::{Counter, Failures, Metrics, info_limited, warn_limited};
+use tokio::net::{TcpStream, lookup_host};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -181,33 +182,25 @@ impl Relay {
     }
 
     /// Accepts connections on one port until `shutdown`: that of link `name`, or the common one.
-    pub async fn serve(self, listener: TcpListener, name: Option<String>, shutdown: CancellationToken) {
+    pub async fn serve(self, listener: Listener, name: Option<String>, shutdown: CancellationToken) {
         let mut connections = JoinSet::new();
         loop {
-            let accepted = tokio::select! {
+            let node = tokio::select! {
                 () = shutdown.cancelled() => break,
                 Some(_) = connections.join_next() => continue,
-                accepted = listener.accept() => accepted,
+                node = listener.accept() => node,
             };
-            match accepted {
-                Ok((node, source)) => {
-                    let (relay, name) = (self.clone(), name.clone());
-                    // Fails if the connection is closed already.
-                    let Ok(node) = End::new(node) else { continue };
-                    connections.spawn(async move {
-                        let name = match name {
-                            Some(name) => name,
-                            None => relay.name_of(source.ip().to_canonical()).await,
-                        };
-                        relay.connection(node, &name).await;
-                    });
-                }
-                Err(error) => {
-                    // Probably out of file descriptors: wait for some to be closed.
-                    tracing::warn!(%error, "a connection cannot be accepted");
-                    tokio::time::sleep(Duration::from_millis(50)).await;
-                }
-            }
+            let (relay, name, source) = (self.clone(), name.clone(), node.peer());
+            // Fails if the connection is closed already.
+            let Ok(node) = End::new(node) else { continue };
+            connections.spawn(async move {
+                let name = match (name, source) {
+                    (Some(name), _) => name,
+                    (None, Some(source)) => relay.name_of(source.ip().to_canonical()).await,
+                    (None, None) => return,
+                };
+                relay.connection(node, &name).await;
+            });
         }
         connections.shutdown().await;
     }
@@ -258,7 +251,7 @@ impl Relay {
     async fn connection(&self, node: End, name: &str) {
         let Some(hold) = self.hold(name) else {
             self.0.refused.inc();
-            return tracing::warn!(link = name, "refused: there are {MOST_LINKS} links already");
+            return warn_limited!(link = name, "refused: there are {MOST_LINKS} links already");
         };
         let link = &hold.link;
         let mut cut = link.cut.subscribe();
@@ -274,10 +267,10 @@ impl Relay {
             outcome = self.relay(node, link) => outcome.map_err(|error| error.to_string()),
         };
         match outcome {
-            Ok(()) => tracing::info!(link = name, "ended"),
+            Ok(()) => info_limited!(link = name, "ended"),
             Err(reason) => {
                 self.0.broken.inc();
-                tracing::info!(link = name, reason, "broken");
+                info_limited!(link = name, reason, "broken");
             }
         }
     }
@@ -297,9 +290,10 @@ impl Relay {
 
     /// Relays until both directions have ended. If this is cancelled, or one end fails, both ends are reset.
     async fn relay(&self, mut node: End, link: &RelayLink) -> std::io::Result<()> {
-        let mut fusion = End::new(self.connect().await.inspect_err(|error| self.unreachable(error))?)?;
+        let fusion = self.connect().await.inspect_err(|error| self.unreachable(error))?;
+        let mut fusion = End::new(LimitedStream::unlimited(fusion))?;
         self.state().unreachable.succeeded(Instant::now());
-        tracing::info!(link = link.name, "connected");
+        info_limited!(link = link.name, "connected");
         let ((from_node, to_node), (from_fusion, to_fusion)) = (node.halves(), fusion.halves());
         tokio::try_join!(link.up.carry(from_node, to_fusion), link.down.carry(from_fusion, to_node))?;
         node.close();

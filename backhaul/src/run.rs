@@ -8,7 +8,8 @@ use std::time::{Duration, SystemTime};
 use anyhow::Context;
 use serde::Serialize;
 use telemetry::exit::{self, Failure};
-use telemetry::{Endpoints, Health, Metrics, Started, process};
+use telemetry::listener::{Limiter, limits};
+use telemetry::{Endpoints, Health, HostNames, Listener, Metrics, Started, process};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
@@ -30,7 +31,8 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 pub struct RelayListeners {
     pub common: Option<TcpListener>,
     pub links: Vec<(String, TcpListener)>,
-    pub control: TcpListener,
+    /// None unless control is allowed.
+    pub control: Option<TcpListener>,
     pub watched: Endpoints,
 }
 
@@ -43,15 +45,17 @@ impl RelayListeners {
         for (name, address) in &options.link {
             links.push((name.clone(), bind(*address).await?));
         }
-        let common = match options.listen {
-            Some(address) => Some(bind(address).await?),
-            None => None,
+        let bind_some = async |address: Option<SocketAddr>| match address {
+            Some(address) => bind(address).await.map(Some),
+            None => Ok(None),
         };
+        let control = options.allow_control.then_some(options.control_listen);
+        let watched = Endpoints::bind(options.http_listen, None).await?;
         Ok(Self {
-            common,
+            common: bind_some(options.listen).await?,
             links,
-            control: bind(options.control_listen).await?,
-            watched: Endpoints::bind(options.http_listen, None).await?,
+            control: bind_some(control).await?,
+            watched: watched.with_names(&options.names.http_name),
         })
     }
 }
@@ -107,7 +111,7 @@ pub async fn run(
     let bound = |(name, listener): &(String, TcpListener)| Some((name.clone(), listener.local_addr().ok()?));
     let started = Started {
         grpc: listeners.common.as_ref().and_then(|listener| listener.local_addr().ok()),
-        control: listeners.control.local_addr().ok(),
+        control: listeners.control.as_ref().and_then(|listener| listener.local_addr().ok()),
         links: listeners.links.iter().filter_map(bound).collect(),
         ..listeners.watched.started(ROLE)
     };
@@ -115,23 +119,23 @@ pub async fn run(
         tracing::warn!(%control, "anyone who can reach the control interface can cut links");
     }
     let watched = listeners.watched.serve(metrics.clone(), health.clone(), shutdown.clone());
-    let names = options.link.iter().map(|(name, _)| name.clone());
+    let links = options.link.iter().map(|(name, _)| name.clone());
     let plan = (plan, options.trust());
-    let relay = Relay::new(&options.fusion, plan, options.seed, names, &metrics).await?;
+    let relay = Relay::new(&options.fusion, plan, options.seed, links, &metrics).await?;
 
     let mut tasks = JoinSet::new();
-    let routes = control::routes(relay.clone(), options.profile.clone(), metrics, health.clone());
-    let served = telemetry::http::serve(listeners.control, routes, shutdown.clone());
-    tasks.spawn(async move {
-        if let Err(error) = served.await {
-            tracing::error!(%error, "the control interface ended");
-        }
-    });
+    if let Some(listener) = listeners.control {
+        let listener = Listener::new(listener, limits::CONTROL, &metrics);
+        let routes = control::routes(relay.clone(), options.profile.clone(), metrics.clone(), health.clone());
+        let names = HostNames::new(&options.names.http_name);
+        tasks.spawn(telemetry::http::serve(listener, names, routes, shutdown.clone()));
+    }
+    let limiter = Limiter::new(limits::RELAY, &metrics);
     if let Some(common) = listeners.common {
-        tasks.spawn(relay.clone().serve(common, None, shutdown.clone()));
+        tasks.spawn(relay.clone().serve(limiter.listen(common), None, shutdown.clone()));
     }
     for (name, listener) in listeners.links {
-        tasks.spawn(relay.clone().serve(listener, Some(name), shutdown.clone()));
+        tasks.spawn(relay.clone().serve(limiter.listen(listener), Some(name), shutdown.clone()));
     }
     if let Some(file) = options.plan {
         tasks.spawn(follow(file, options.profile, relay.clone(), shutdown.clone()));

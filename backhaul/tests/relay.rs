@@ -52,14 +52,15 @@ struct Process {
 impl Process {
     async fn start(plan: Option<&Path>) -> Self {
         let fusion = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let flags = ["--listen=127.0.0.1:0", "--control-listen=127.0.0.1:0", "--unmeasured"];
+        let flags =
+            ["--listen=127.0.0.1:0", "--control-listen=127.0.0.1:0", "--allow-control", "--unmeasured"];
         let mut options: RelayOptions = settings::options::from_flags(&flags).unwrap();
         options.fusion = fusion.local_addr().unwrap().to_string();
         options.plan = plan.map(Path::to_path_buf);
         let plan = options.load().unwrap();
         let listeners = RelayListeners::bind(&options).await.unwrap();
         let common = listeners.common.as_ref().unwrap().local_addr().unwrap();
-        let control = listeners.control.local_addr().unwrap();
+        let control = listeners.control.as_ref().unwrap().local_addr().unwrap();
         let stop = CancellationToken::new();
         let running = run(options, plan, listeners, stop.clone());
         let ended = tokio::spawn(async move { drop(running.await.unwrap()) });

@@ -14,7 +14,7 @@ const PACES = 5;
 
 const map = new SiteMap(byId("map"), byId("close"), byId("hover"));
 const view = {
-  fixes: [], leastWire: [], paces: [], lastFixAt: null, connected: false, paused: false, chosen: null, status: null,
+  fixes: [], leastWire: [], paces: [], lastFixAt: null, connected: false, paused: false, chosen: null, status: null, evicted: false,
 };
 
 function choose(node) {
@@ -80,7 +80,8 @@ function showState() {
   const badge = byId("state"), age = view.lastFixAt == null ? null : Date.now() - view.lastFixAt;
   const since = view.lastFixAt == null ? "" : ` since ${new Date(view.lastFixAt).toLocaleTimeString()} (${Math.floor(age / 1000)} s)`;
   let state = "live", text = "live";
-  if (!view.connected) [state, text] = ["stale", `no connection${since}`];
+  if (view.evicted) [state, text] = ["stale", "closed: too many viewers; reload to watch here"];
+  else if (!view.connected) [state, text] = ["stale", `no connection${since}`];
   else if (age == null) [state, text] = ["stale", "no data yet"];
   else if (age > patienceMs()) [state, text] = ["stale", `no data${since}`];
   else if (view.paused) [state, text] = ["paused", "paused"];
@@ -111,6 +112,11 @@ async function start() {
   const live = new EventSource("/api/live");
   live.addEventListener("open", () => (view.connected = true));
   live.addEventListener("error", () => (view.connected = false));
+  // A page that gave way to another does not come back by itself: they would displace each other without end.
+  live.addEventListener("evicted", () => {
+    live.close();
+    view.evicted = true;
+  });
   live.addEventListener("fix", (event) => takeFix(JSON.parse(event.data)));
   live.addEventListener("status", (event) => takeStatus(JSON.parse(event.data)));
   await startControls();

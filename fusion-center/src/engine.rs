@@ -166,7 +166,7 @@ impl Engine {
         let (frame, paths) = (report.frame, (report.paths.len() + report.refused.len()) as u64);
         let refusal = report.refused.first().map(ToString::to_string);
         if let Some(reason) = &refusal {
-            tracing::warn!(node, frame = frame.frame, reason, "paths refused");
+            telemetry::warn_limited!(node, frame = frame.frame, reason, "paths refused");
         }
         self.node_table.received(node, &report, paths);
         let known = self.acknowledged[node].iter().rev().find(|(known, _)| *known == frame);
@@ -199,7 +199,12 @@ impl Engine {
                 Closing::Ahead => {
                     let nodes: Vec<usize> = members.iter().map(|member| member.node).collect();
                     let FrameId { run, frame } = frame;
-                    tracing::warn!(?nodes, run, frame, "frame refused: too far ahead of the other nodes");
+                    telemetry::warn_limited!(
+                        ?nodes,
+                        run,
+                        frame,
+                        "frame refused: too far ahead of the other nodes"
+                    );
                     self.node_table.ahead();
                     self.drop_all(members, "the frame is too far ahead of what the other nodes report");
                     continue;

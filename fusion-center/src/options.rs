@@ -7,7 +7,7 @@ use clap::Args;
 use estimation::fusion::Method;
 use model::System;
 use settings::check::{address, within};
-use settings::{ScenarioChoice, SettingsError};
+use settings::{HostNameOptions, ScenarioChoice, SettingsError};
 
 use crate::dashboard::ControlSettings;
 use crate::engine::EngineSettings;
@@ -21,6 +21,8 @@ pub struct FusionOptions {
     /// Where /metrics, /health and the API are served (HTTP).
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7401", value_parser = address)]
     pub http_listen: SocketAddr,
+    #[command(flatten)]
+    pub names: HostNameOptions,
     #[command(flatten)]
     pub scenario: ScenarioChoice,
     #[command(flatten)]

@@ -14,11 +14,11 @@ use proto::v1::fusion_server::FusionServer;
 use proto::{DESCRIPTORS, HTTP2_WINDOW_BYTES};
 use serde::Serialize;
 use settings::Layered;
+use telemetry::listener::limits::{self, http2_server};
 use telemetry::process;
-use telemetry::{Health, Metrics, Started, health, http};
+use telemetry::{Health, HostNames, Listener, Metrics, Started, health, http};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
-use tokio_stream::wrappers::TcpListenerStream;
 use tokio_util::sync::CancellationToken;
 use tracing::field::display;
 
@@ -178,8 +178,10 @@ async fn serve(
     let drained = CancellationToken::new();
     let site_view = SiteView::new(&system, site.short_hash());
     let dashboard = Dashboard::new(viewer.clone(), node_table.clone(), site_view, options.control);
-    let page = serve_page(listeners.http, &metrics, &health, dashboard, &drained)?;
-    let grpc = serve_grpc(listeners.grpc, service, &health, &drained).await?;
+    let names = HostNames::new(&options.names.http_name);
+    let page = serve_page(listeners.http, names, &metrics, &health, dashboard, &drained)?;
+    let grpc = Listener::new(listeners.grpc, limits::GRPC, &metrics);
+    let grpc = serve_grpc(grpc, service, &health, &drained).await?;
     let servers = async { tokio::join!(page, grpc) };
     let (at, http) = (addresses.grpc.map(display), addresses.http.map(display));
     tracing::info!(irs = count, site = site.short_hash(), grpc = at, http, "ready");
@@ -200,7 +202,7 @@ async fn serve(
 
 /// Starts the gRPC server; the future completes when it ends.
 async fn serve_grpc(
-    listener: TcpListener,
+    listener: Listener,
     service: FusionService,
     health: &Health,
     drained: &CancellationToken,
@@ -211,16 +213,13 @@ async fn serve_grpc(
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         .build_v1()?;
     let grpc_health = health::grpc_service(health.clone(), &["hyloc.v1.Fusion"], drained.clone()).await;
-    let grpc = tonic::transport::Server::builder()
-        .tcp_nodelay(true)
+    let grpc = http2_server()
         .initial_stream_window_size(HTTP2_WINDOW_BYTES)
         .initial_connection_window_size(HTTP2_WINDOW_BYTES)
-        .http2_keepalive_interval(Some(Duration::from_secs(1)))
-        .http2_keepalive_timeout(Some(Duration::from_secs(2)))
         .add_service(FusionServer::new(service).max_decoding_message_size(limit))
         .add_service(grpc_health)
         .add_service(reflection)
-        .serve_with_incoming_shutdown(TcpListenerStream::new(listener), drained.clone().cancelled_owned());
+        .serve_with_incoming_shutdown(listener.incoming(), drained.clone().cancelled_owned());
     let grpc = tokio::spawn(grpc);
     Ok(async move {
         if let Ok(Err(error)) = grpc.await {
@@ -232,14 +231,19 @@ async fn serve_grpc(
 /// Starts the server of page, API, metrics and health; the future completes when it ends.
 fn serve_page(
     listener: TcpListener,
+    names: HostNames,
     metrics: &Metrics,
     health: &Health,
     dashboard: Dashboard,
     drained: &CancellationToken,
 ) -> anyhow::Result<impl Future<Output = ()> + use<>> {
     let routes = http::routes(metrics.clone(), health.clone());
-    let shutdown = drained.clone();
-    let serve = |listener| http::serve(listener, routes.merge(dashboard.start()), shutdown);
+    let (shutdown, metrics) = (drained.clone(), metrics.clone());
+    let serve = async move |listener| {
+        let listener = Listener::new(listener, limits::HTTP, &metrics);
+        http::serve(listener, names, routes.merge(dashboard.start()), shutdown).await;
+        Ok(())
+    };
     let page = listener.into_std().and_then(|listener| low_priority::start(listener, serve));
     let page = page.context("the page cannot be served")?;
     Ok(async {

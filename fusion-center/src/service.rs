@@ -10,6 +10,7 @@ use proto::format::{payload_to_wire, precision_to_wire};
 use proto::site::SharedSite;
 use proto::v1::fusion_server::Fusion;
 use proto::{SESSION_KEY, v1};
+use telemetry::log_limit::clipped;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -86,9 +87,10 @@ impl Fusion for FusionService {
             return Err(Status::unavailable("shutting down"));
         }
         let (index, session) = self.node_table.register(&application).inspect_err(|refusal| {
-            tracing::warn!(identity = application.identity, %refusal, "node refused");
+            let (identity, refusal) = (clipped(&application.identity), clipped(&refusal.to_string()));
+            telemetry::warn_limited!(identity, refusal, "node refused");
         })?;
-        tracing::info!(identity = application.identity, index, "node registered");
+        telemetry::info_limited!(identity = application.identity, index, "node registered");
         let registered = self.events.send(Event::Presence { node: index, present: true }).await;
         registered.map_err(|_| Status::unavailable("shutting down"))?;
         Ok(Response::new(v1::RegisterReply {
@@ -224,13 +226,13 @@ impl Connection {
                         service.node_table.refused();
                         self.acknowledgements.fail(status.clone());
                     }
-                    tracing::info!(node, reason = status.message(), "report stream ended");
+                    telemetry::info_limited!(node, reason = clipped(status.message()), "report stream ended");
                     break;
                 }
             }
         }
         if service.node_table.disconnect(&self.session, *node) && !service.shutdown.is_cancelled() {
-            tracing::info!(node, "node disconnected");
+            telemetry::info_limited!(node, "node disconnected");
             let _ = service.events.send(Event::Presence { node: *node, present: false }).await;
         }
     }
@@ -258,7 +260,7 @@ impl Connection {
                 service.events.send(Event::Report(Box::new(incoming))).await.is_ok()
             }
             Err(error) => {
-                tracing::warn!(node, %error, "report refused");
+                telemetry::warn_limited!(node, error = clipped(&error.to_string()), "report refused");
                 service.node_table.refused_paths(node, paths);
                 acknowledgement.send(Fates { dropped: paths, ..Fates::default() }, &error.to_string());
                 true

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
-use settings::Layered;
+use settings::{EndpointOptions, Layered};
 use telemetry::exit::{self, Failure};
 use telemetry::{Endpoints, Health, Metrics, process};
 use tokio_util::sync::CancellationToken;
@@ -60,8 +60,8 @@ pub fn main(arguments: &Layered<NodeOptions>) -> ExitCode {
         Err(code) => return code,
     };
     process::run(ROLE, THREADS, async |shutdown| {
-        let endpoints =
-            Endpoints::bind(options.endpoints.http_listen, options.endpoints.health_listen).await?;
+        let EndpointOptions { http_listen, health_listen, names } = &options.endpoints;
+        let endpoints = Endpoints::bind(*http_listen, *health_listen).await?.with_names(&names.http_name);
         endpoints.started(ROLE).announce();
         run(options, endpoints, shutdown).await.map_err(|error| match error {
             NodeError::Refused(_) => Failure::new(exit::DATA, error).into(),

@@ -180,7 +180,7 @@ impl Worker {
 
     fn refuse(&self, error: &dyn Display) {
         self.context.metrics.frames_refused.inc();
-        tracing::warn!(%error, "an echo frame was refused");
+        telemetry::warn_limited!(%error, "an echo frame was refused");
     }
 
     /// Filters the group, off the async threads, and queues the report.
@@ -202,7 +202,7 @@ impl Worker {
             Ok((report, took)) => self.queue(report, took),
             Err(reason) => {
                 self.context.metrics.frames_failed.inc();
-                tracing::warn!(frame = frame.frame, reason, "no estimate");
+                telemetry::warn_limited!(frame = frame.frame, reason, "no estimate");
             }
         }
     }
@@ -212,7 +212,11 @@ impl Worker {
         metrics.filter_seconds.observe(took.as_secs_f64());
         let (bytes, frame) = (report.encoded_len() as u64, report.frame);
         if bytes > self.assignment.max_report_bytes {
-            tracing::error!(frame, bytes, "the report is larger than the fusion center accepts: dropped");
+            telemetry::warn_limited!(
+                frame,
+                bytes,
+                "the report is larger than the fusion center accepts: dropped"
+            );
             self.context.outbox.send_modify(|outbox| {
                 metrics.paths_dropped_at_node.inc_by(outbox.discard(&report));
             });

@@ -90,6 +90,13 @@ pub fn host_and_port_or_none(text: &str) -> Checked<Option<String>> {
     or_none("host:port", peer)(text)
 }
 
+/// A host name without port, as it appears in the Host header of a request.
+pub fn host_name(text: &str) -> Checked<String> {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let valid = (1..=253).contains(&text.len()) && text.bytes().all(plain);
+    if valid { Ok(text.into()) } else { Err("must be a host name without port, as in fusion-center".into()) }
+}
+
 fn peer(text: &str) -> Option<String> {
     let (host, port) = text.rsplit_once(':')?;
     let valid = !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0);
@@ -133,6 +140,8 @@ mod tests {
         assert_eq!(address_or_none("none"), Ok(None));
         assert_eq!(address_or_none("here"), Err("must be address:port or none".into()));
         assert!(address("none").unwrap_err().starts_with("must be address:port, as in"));
+        assert_eq!(host_name("fusion-center.lab").unwrap(), "fusion-center.lab");
+        assert!(["hub:7400", "", "*", "http://hub"].iter().all(|bad| host_name(bad).is_err()));
         assert_eq!(host_and_port("hub:7400").unwrap(), "hub:7400");
         for bad in ["hub", ":7400", "hub:0", "hub:99999", "none"] {
             assert_eq!(host_and_port(bad), Err("must be host:port".into()));

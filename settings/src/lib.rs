@@ -14,7 +14,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 pub use layers::Layers;
-pub use options::{EndpointOptions, Layered, Options, OrNone};
+pub use options::{EndpointOptions, HostNameOptions, Layered, Options, OrNone};
 pub use scenario::{ScenarioChoice, load_scenario, load_site_of_file};
 
 /// Why settings cannot be used. An I/O error is the source only if a file is at fault.

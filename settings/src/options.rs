@@ -15,7 +15,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 use config::{Environment, File, FileFormat, Map, Source, Value, ValueKind};
 
-use crate::check::address_or_none;
+use crate::check::{address_or_none, host_name};
 
 const CONFIG: &str = "config";
 const PRINT_CONFIG: &str = "print_config";
@@ -38,6 +38,16 @@ pub struct EndpointOptions {
     /// Address of gRPC health, or `none`.
     #[arg(long, value_name = "ADDRESS", default_value = "none", value_parser = address_or_none)]
     pub health_listen: OrNone<SocketAddr>,
+    #[command(flatten)]
+    pub names: HostNameOptions,
+}
+
+/// Host names of a process that serves HTTP.
+#[derive(Debug, Clone, PartialEq, Default, Args)]
+pub struct HostNameOptions {
+    /// Host name that HTTP requests may address, besides IP addresses and localhost; may be repeated.
+    #[arg(long, value_name = "NAME", value_parser = host_name)]
+    pub http_name: Vec<String>,
 }
 
 /// Options read from all layers.

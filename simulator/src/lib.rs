@@ -21,9 +21,10 @@ use proto::clock::unix_time_ns;
 use proto::echo::{EchoLedger, EchoPublisher};
 use proto::site::SharedSite;
 use serde::Serialize;
-use settings::Layered;
+use settings::{EndpointOptions, Layered};
 use telemetry::exit::{self, Failure};
-use telemetry::{Endpoints, Health, Metrics, process};
+use telemetry::listener::limits;
+use telemetry::{Endpoints, Health, HostNames, Listener, Metrics, process};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -70,8 +71,8 @@ impl SimulatorListeners {
     pub async fn bind(options: &SimulatorOptions) -> anyhow::Result<Self> {
         let address = options.echo_listen;
         let echo = TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
-        let endpoints =
-            Endpoints::bind(options.endpoints.http_listen, options.endpoints.health_listen).await?;
+        let EndpointOptions { http_listen, health_listen, names } = &options.endpoints;
+        let endpoints = Endpoints::bind(*http_listen, *health_listen).await?.with_names(&names.http_name);
         let control = match options.control_listen.filter(|_| options.allow_control) {
             Some(address) => {
                 let bound = tokio::net::TcpListener::bind(address).await;
@@ -116,7 +117,11 @@ pub async fn run(
     let stop_serving = CancellationToken::new();
     let serving = listeners.endpoints.serve(registry.clone(), health.clone(), stop_serving.clone());
     let course = Course::new(&scenario, options.rate_hz);
-    let control = listeners.control.map(|listener| control::serve(listener, &course, stop_serving.clone()));
+    let names = HostNames::new(&options.endpoints.names.http_name);
+    let control = listeners.control.map(|listener| {
+        let listener = Listener::new(listener, limits::CONTROL, &registry);
+        control::serve(listener, names, &course, stop_serving.clone())
+    });
     let nodes = scenario.irs.len();
     let run = unix_time_ns();
     let source = build(scenario.clone()).await?;

@@ -10,6 +10,7 @@ use ureq::http::Request;
 use ureq::{Agent, Error};
 
 use crate::exit::{self, Failure};
+use crate::guard::{CONTROL_HEADER, CONTROL_VALUE};
 
 /// Timeout of a request. A relay that measures itself takes seconds to respond.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -29,7 +30,8 @@ pub fn request(method: &str, url: &str, body: &str) -> anyhow::Result<Response> 
     }
     let settings =
         Agent::config_builder().timeout_global(Some(TIMEOUT)).http_status_as_error(false).proxy(None);
-    let request = Request::builder().method(method).uri(url).body(body);
+    // Servers refuse what may change something unless it is marked: forms of other sites are not.
+    let request = Request::builder().method(method).uri(url).header(CONTROL_HEADER, CONTROL_VALUE).body(body);
     let request = request.map_err(|error| Failure::new(exit::USAGE, format!("'{url}': {error}")))?;
     let host = request.uri().authority().map_or("", |authority| authority.as_str());
     let port = if request.uri().port().is_some() { "" } else { ":80" };
@@ -69,18 +71,18 @@ pub fn check(url: &str) -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Health, Metrics, http};
+    use crate::listener::limits;
+    use crate::{Health, HostNames, Listener, Metrics, http};
     use tokio_util::sync::CancellationToken;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_check_follows_the_health() {
         let (listener, address) = http::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
         let (health, shutdown) = (Health::new(), CancellationToken::new());
-        let server = tokio::spawn(http::serve(
-            listener,
-            http::routes(Metrics::new(), health.clone()),
-            shutdown.clone(),
-        ));
+        let metrics = Metrics::new();
+        let listener = Listener::new(listener, limits::HTTP, &metrics);
+        let routes = http::routes(metrics, health.clone());
+        let server = tokio::spawn(http::serve(listener, HostNames::default(), routes, shutdown.clone()));
         let ask = move || request("GET", &format!("http://{address}/health"), "");
         let answer = tokio::task::spawn_blocking(ask).await.unwrap().unwrap();
         assert_eq!((answer.status, answer.body.as_str()), (503, "starting\n"));
@@ -88,7 +90,7 @@ mod tests {
         let answer = tokio::task::spawn_blocking(ask).await.unwrap().unwrap();
         assert_eq!(answer.status, 200);
         shutdown.cancel();
-        server.await.unwrap().unwrap();
+        server.await.unwrap();
         assert!(tokio::task::spawn_blocking(ask).await.unwrap().is_err(), "nobody listens any more");
     }
 

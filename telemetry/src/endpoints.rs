@@ -1,6 +1,5 @@
 //! The ports for metrics and health of a process: bound first, then served.
 
-use std::fmt::Display;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -9,7 +8,8 @@ use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::{Health, Metrics, Started, health, http};
+use crate::listener::limits;
+use crate::{Health, HostNames, Listener, Metrics, Started, health, http};
 
 /// Longest time to wait for open connections at the end of a process.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
@@ -21,12 +21,18 @@ type BoundListener = (TcpListener, SocketAddr);
 pub struct Endpoints {
     http: Option<BoundListener>,
     grpc: Option<BoundListener>,
+    names: HostNames,
 }
 
 impl Endpoints {
     /// Binds the given addresses; the error names the address.
     pub async fn bind(http: Option<SocketAddr>, grpc: Option<SocketAddr>) -> anyhow::Result<Self> {
-        Ok(Self { http: bind(http).await?, grpc: bind(grpc).await? })
+        Ok(Self { http: bind(http).await?, grpc: bind(grpc).await?, names: HostNames::default() })
+    }
+
+    /// The same with host names that HTTP requests may address.
+    pub fn with_names(self, names: &[String]) -> Self {
+        Self { names: HostNames::new(names), ..self }
     }
 
     /// The start line of the process with these addresses.
@@ -39,19 +45,19 @@ impl Endpoints {
     pub fn serve(self, metrics: Metrics, health: Health, shutdown: CancellationToken) -> Serving {
         let mut tasks = JoinSet::new();
         if let Some((listener, _)) = self.http {
-            let served = http::serve(listener, http::routes(metrics, health.clone()), shutdown.clone());
-            tasks.spawn(logged("HTTP", served));
+            let listener = Listener::new(listener, limits::HTTP, &metrics);
+            let routes = http::routes(metrics.clone(), health.clone());
+            tasks.spawn(http::serve(listener, self.names, routes, shutdown.clone()));
         }
         if let Some((listener, _)) = self.grpc {
-            tasks.spawn(logged("gRPC health", health::serve_grpc(listener, health, shutdown)));
+            let listener = Listener::new(listener, limits::HEALTH, &metrics);
+            tasks.spawn(async {
+                if let Err(error) = health::serve_grpc(listener, health, shutdown).await {
+                    tracing::error!(%error, "the gRPC health server ended");
+                }
+            });
         }
         Serving(tasks)
-    }
-}
-
-async fn logged<E: Display>(name: &str, served: impl Future<Output = Result<(), E>>) {
-    if let Err(error) = served.await {
-        tracing::error!(%error, "the {name} server ended");
     }
 }
 

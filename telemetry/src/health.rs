@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio_stream::wrappers::TcpListenerStream;
 use tokio_util::sync::CancellationToken;
 use tonic_health::ServingStatus;
 use tonic_health::pb::health_server::{Health as HealthRpc, HealthServer};
+
+use crate::listener::Listener;
+use crate::listener::limits::http2_server;
 
 /// Shared readiness of a process; not ready at first.
 #[derive(Debug, Clone)]
@@ -83,14 +84,14 @@ pub async fn grpc_service(
 
 /// Serves gRPC health only, for a process without another gRPC service.
 pub async fn serve_grpc(
-    listener: TcpListener,
+    listener: Listener,
     health: Health,
     shutdown: CancellationToken,
 ) -> Result<(), tonic::transport::Error> {
     let service = grpc_service(health, &[], shutdown.clone()).await;
-    tonic::transport::Server::builder()
+    http2_server()
         .add_service(service)
-        .serve_with_incoming_shutdown(TcpListenerStream::new(listener), shutdown.cancelled_owned())
+        .serve_with_incoming_shutdown(listener.incoming(), shutdown.cancelled_owned())
         .await
 }
 
@@ -99,6 +100,9 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::Metrics;
+    use crate::listener::limits::HEALTH;
+    use tokio::net::TcpListener;
     use tonic_health::pb::HealthCheckRequest;
     use tonic_health::pb::health_check_response::ServingStatus as Status;
     use tonic_health::pb::health_client::HealthClient;
@@ -106,6 +110,7 @@ mod tests {
     #[tokio::test]
     async fn grpc_health_follows() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let listener = Listener::new(listener, HEALTH, &Metrics::new());
         let address = format!("http://{}", listener.local_addr().unwrap());
         let (health, shutdown) = (Health::new(), CancellationToken::new());
         let server = tokio::spawn(serve_grpc(listener, health.clone(), shutdown.clone()));

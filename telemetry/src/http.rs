@@ -1,15 +1,38 @@
-//! `/metrics` for Prometheus and `/health` for supervisors.
+//! The HTTP server of every process: `/metrics` for Prometheus, `/health` for supervisors, and what a process adds.
+//!
+//! Requests are checked before any route sees them ([`crate::guard`]); connections have the limits of their
+//! [`Listener`], and the head of a request a timeout.
 
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use axum::Router;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::extract::{DefaultBodyLimit, Request};
+use axum::http::{StatusCode, header};
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use tokio::net::TcpListener;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 
+use crate::guard::{self, HostNames};
+use crate::listener::limits::{
+    ESTABLISH_TIMEOUT, HEADER_TIMEOUT, MAX_BODY_BYTES, MAX_HEAD_BYTES, MAX_HEADERS, REQUEST_TIMEOUT,
+};
+use crate::listener::{LimitedStream, Listener};
 use crate::metrics::CONTENT_TYPE;
 use crate::{Health, Metrics};
+
+/// Address of the client, in the extensions of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Peer(pub IpAddr);
 
 /// The two routes; a process may add others.
 pub fn routes(metrics: Metrics, health: Health) -> Router {
@@ -28,58 +51,91 @@ pub async fn bind(address: SocketAddr) -> std::io::Result<(TcpListener, SocketAd
     Ok((listener, bound))
 }
 
-/// Serves `router` until `shutdown`.
-pub async fn serve(
-    listener: TcpListener,
-    router: Router,
-    shutdown: CancellationToken,
-) -> std::io::Result<()> {
-    axum::serve(listener, router).with_graceful_shutdown(shutdown.cancelled_owned()).await
+/// Serves `router` to clients that address it by IP address, as localhost or by one of `names`, until `shutdown`.
+pub async fn serve(listener: Listener, names: HostNames, router: Router, shutdown: CancellationToken) {
+    serve_over(listener, async |stream| Ok(stream), names, router, shutdown).await;
 }
 
-/// Whether the Host header of a request is an IP address or `localhost`. A request by a page of another site whose name
-/// was made to resolve to this machine (DNS rebinding) has another one.
-pub fn named_by_address(headers: &HeaderMap) -> bool {
-    let Some(host) = headers.get(header::HOST).and_then(|host| host.to_str().ok()) else { return false };
-    let name = match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
-        _ => host,
-    };
-    let bare = name.trim_start_matches('[').trim_end_matches(']');
-    name.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok()
+/// The same over a transport such as TLS, which `wrap` makes of an accepted connection. It is given as long as a first
+/// request may take.
+pub async fn serve_over<S, F>(
+    listener: Listener,
+    wrap: impl Fn(LimitedStream<TcpStream>) -> F,
+    names: HostNames,
+    router: Router,
+    shutdown: CancellationToken,
+) where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    F: Future<Output = std::io::Result<S>> + Send + 'static,
+{
+    let router = TowerToHyperService::new(prepared(router, names));
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIMEOUT)
+        .max_headers(MAX_HEADERS)
+        .max_buf_size(MAX_HEAD_BYTES);
+    let graceful = GracefulShutdown::new();
+    loop {
+        let stream = tokio::select! {
+            biased;
+            () = shutdown.cancelled() => break,
+            stream = listener.accept() => stream,
+        };
+        let (establishment, peer) = (stream.establishment(), stream.peer().map(|peer| Peer(peer.ip())));
+        let (router, watcher, http) = (router.clone(), graceful.watcher(), http.clone());
+        let wrapped = wrap(stream);
+        tokio::spawn(async move {
+            let Ok(Ok(stream)) = tokio::time::timeout(ESTABLISH_TIMEOUT, wrapped).await else { return };
+            let service = service_fn(move |mut request: Request<Incoming>| {
+                establishment.establish();
+                request.extensions_mut().extend(peer.map(extension).unwrap_or_default());
+                router.call(request)
+            });
+            // An error belongs to the client: it went away, was too slow or sent no HTTP.
+            let _ = watcher.watch(http.serve_connection(TokioIo::new(stream), service)).await;
+        });
+    }
+    drop(listener);
+    graceful.shutdown().await;
+}
+
+fn extension(peer: Peer) -> axum::http::Extensions {
+    let mut extensions = axum::http::Extensions::new();
+    extensions.insert(peer);
+    extensions
+}
+
+/// The routes behind all checks and limits.
+fn prepared(router: Router, names: HostNames) -> Router {
+    router
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
+        .layer(from_fn(in_time))
+        .layer(axum::middleware::from_fn_with_state(names, guard::check))
+}
+
+/// Ends a request whose body does not arrive, or whose response does not begin.
+async fn in_time(request: Request, next: Next) -> Response {
+    limited(REQUEST_TIMEOUT, next.run(request)).await
+}
+
+async fn limited(most: Duration, response: impl Future<Output = Response>) -> Response {
+    let late = || (StatusCode::REQUEST_TIMEOUT, "the request took too long\n").into_response();
+    tokio::time::timeout(most, response).await.unwrap_or_else(|_| late())
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
+    use crate::listener::limits;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::TcpStream;
 
     async fn get(address: SocketAddr, path: &str) -> String {
         let mut stream = TcpStream::connect(address).await.unwrap();
-        let request = format!("GET {path} HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n");
+        let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.unwrap();
         answer
-    }
-
-    #[test]
-    fn a_name_that_was_made_to_point_here_is_told_apart() {
-        let named = |host: &str| {
-            let mut headers = HeaderMap::new();
-            headers.insert(header::HOST, host.parse().unwrap());
-            named_by_address(&headers)
-        };
-        for host in ["127.0.0.1:7401", "192.0.2.7", "[::1]:7401", "[::1]", "localhost:80", "LOCALHOST"] {
-            assert!(named(host), "{host}");
-        }
-        for host in ["rebound.example:7401", "127.0.0.1.example", "localhost.example", ""] {
-            assert!(!named(host), "{host}");
-        }
-        assert!(!named_by_address(&HeaderMap::new()));
     }
 
     #[tokio::test]
@@ -87,8 +143,10 @@ mod tests {
         let (metrics, health) = (Metrics::new(), Health::new());
         metrics.counter("hyloc_frames_total", "Frames.", &[]).inc_by(3);
         let (listener, address) = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let listener = Listener::new(listener, limits::HTTP, &metrics);
         let shutdown = CancellationToken::new();
-        let server = tokio::spawn(serve(listener, routes(metrics, health.clone()), shutdown.clone()));
+        let routes = routes(metrics, health.clone());
+        let server = tokio::spawn(serve(listener, HostNames::default(), routes, shutdown.clone()));
         let asking = async {
             let before = get(address, "/health").await;
             assert!(before.starts_with("HTTP/1.1 503") && before.ends_with("starting\n"), "{before}");
@@ -99,9 +157,17 @@ mod tests {
                 shown.starts_with("HTTP/1.1 200") && shown.contains("hyloc_frames_total{} 3\n"),
                 "{shown}"
             );
+            let fate = "hyloc_connections_total{listener=\"http\",fate=\"accepted\"} 3\n";
+            assert!(shown.contains(fate), "{shown}");
         };
         tokio::time::timeout(Duration::from_secs(10), asking).await.unwrap();
         shutdown.cancel();
-        tokio::time::timeout(Duration::from_secs(10), server).await.unwrap().unwrap().unwrap();
+        tokio::time::timeout(Duration::from_secs(10), server).await.unwrap().unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_that_takes_too_long_is_ended() {
+        let response = limited(REQUEST_TIMEOUT, std::future::pending()).await;
+        assert_eq!(response.status(), StatusCode::REQUEST_TIMEOUT);
     }
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
 use crate::exit::{self, Failure};
-use crate::{logs, print_json, print_text, shutdown_signal};
+use crate::{log_limit, logs, print_json, print_text, shutdown_signal};
 
 /// Longest time to wait for busy threads at the end.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
@@ -36,7 +36,13 @@ pub fn run<S: Serialize, F: Future<Output = anyhow::Result<S>>>(
 ) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
     let outcome = runtime.map_err(anyhow::Error::from).and_then(|runtime| {
-        let outcome = runtime.block_on(async { work(shutdown_signal()?).await });
+        let outcome = runtime.block_on(async {
+            let reports = tokio::spawn(log_limit::report_periodically());
+            let outcome = work(shutdown_signal()?).await;
+            reports.abort();
+            outcome
+        });
+        log_limit::report_suppressed();
         runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
         outcome
     });

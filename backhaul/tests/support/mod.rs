@@ -7,6 +7,7 @@ use hyloc_backhaul::measure::Trust;
 use hyloc_backhaul::plan::Plan;
 use hyloc_backhaul::relay::Relay;
 use telemetry::Metrics;
+use telemetry::listener::{Limiter, limits};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Mutex, MutexGuard};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -31,12 +32,15 @@ impl Site {
         let address = fusion.local_addr().unwrap().to_string();
         let plan = (Plan::parse(plan, "clear").unwrap(), Trust::Unmeasured);
         let names = links.iter().map(|name| name.to_string());
-        let relay = Relay::new(&address, plan, seed, names, &Metrics::new()).await.unwrap();
+        let metrics = Metrics::new();
+        let relay = Relay::new(&address, plan, seed, names, &metrics).await.unwrap();
+        let limiter = Limiter::new(limits::RELAY, &metrics);
         let stop = CancellationToken::new();
         let mut ports = Vec::new();
         for name in links {
             let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
             ports.push((name.to_string(), listener.local_addr().unwrap()));
+            let listener = limiter.listen(listener);
             tokio::spawn(relay.clone().serve(listener, Some(name.to_string()), stop.clone()));
         }
         Self { relay, ports, fusion, _stop: stop.drop_guard() }

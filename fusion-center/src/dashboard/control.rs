@@ -2,8 +2,7 @@
 //!
 //! The fusion center only forwards requests. The simulator and the backhaul emulator have controls of their own, on
 //! addresses that a browser need not reach, and decide for themselves. Nothing is forwarded unless this process was
-//! started with `--allow-control`, and unless only its own page can have made the request: JSON, which a form of another
-//! site cannot send, to an IP address rather than a name, which excludes DNS rebinding.
+//! started with `--allow-control`; pages of other sites are refused before ([`telemetry::guard`]).
 
 use std::net::ToSocketAddrs;
 use std::time::Duration;
@@ -12,14 +11,13 @@ use anyhow::Context;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::StatusCode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use settings::OrNone;
 use settings::check::host_and_port_or_none;
 use telemetry::client;
 use telemetry::exit::sentence;
-use telemetry::http::named_by_address;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -99,17 +97,9 @@ impl Control {
     }
 
     /// Checks whether a request may change anything; returns the name that it asks for.
-    fn admit(&self, headers: &HeaderMap, body: &Bytes) -> Result<String, ErrorResponse> {
+    fn admit(&self, body: &Bytes) -> Result<String, ErrorResponse> {
         if !self.settings.allowed {
             return Err(refuse(StatusCode::FORBIDDEN, format!("control is {}", self.describe())));
-        }
-        if !named_by_address(headers) {
-            let reason = "control is for pages opened by address, as in http://127.0.0.1:7401/";
-            return Err(refuse(StatusCode::FORBIDDEN, reason));
-        }
-        let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-        if kind.split(';').next().map(str::trim) != Some("application/json") {
-            return Err(refuse(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body must be application/json"));
         }
         let ChangeRequest { name } =
             serde_json::from_slice(body).map_err(|error| refuse(StatusCode::UNPROCESSABLE_ENTITY, error))?;
@@ -167,7 +157,7 @@ async fn current(address: Option<&str>, path: &'static str) -> Value {
     parsed.unwrap_or_else(|reason| json!({ "error": reason }))
 }
 
-/// Sends a request to the IP address of `host`: the other processes, too, refuse requests by name.
+/// Sends a request to the IP address of `host`: the other processes, too, refuse requests by an unknown name.
 async fn request(
     host: &str,
     method: &'static str,
@@ -191,20 +181,18 @@ pub async fn show(State(state): State<ApiState>) -> Json<Value> {
 /// `POST /api/control/motion`.
 pub async fn motion(
     State(ApiState { control, .. }): State<ApiState>,
-    headers: HeaderMap,
     body: Bytes,
 ) -> Result<Json<Value>, ErrorResponse> {
-    let name = control.admit(&headers, &body)?;
+    let name = control.admit(&body)?;
     control.forward(control.settings.simulator.as_deref(), "simulator", "/motion", name).await
 }
 
 /// `POST /api/control/profile`.
 pub async fn profile(
     State(ApiState { control, .. }): State<ApiState>,
-    headers: HeaderMap,
     body: Bytes,
 ) -> Result<Json<Value>, ErrorResponse> {
-    let plan = format!("profile = \"{}\"\n", control.admit(&headers, &body)?);
+    let plan = format!("profile = \"{}\"\n", control.admit(&body)?);
     control.forward(control.settings.backhaul.as_deref(), "backhaul", "/profile", plan).await
 }
 
@@ -212,28 +200,19 @@ pub async fn profile(
 mod tests {
     use super::*;
 
-    fn admitted(allowed: bool, host: &str, kind: &str, body: &str) -> Result<String, u16> {
-        let control = Control::new(ControlSettings { allowed, ..ControlSettings::default() });
-        let mut headers = HeaderMap::new();
-        headers.insert(header::HOST, host.parse().unwrap());
-        headers.insert(header::CONTENT_TYPE, kind.parse().unwrap());
-        let admitted = control.admit(&headers, &Bytes::from(body.to_owned()));
-        admitted.map_err(|(status, _)| status.as_u16())
-    }
-
     #[test]
-    fn only_what_its_own_page_can_send_is_passed_on() {
-        let (here, json, wish) = ("127.0.0.1:7401", "application/json", r#"{"name":"5g-fronthaul"}"#);
-        assert_eq!(admitted(true, here, json, wish), Ok("5g-fronthaul".into()));
-        assert_eq!(admitted(true, here, "application/json; charset=utf-8", wish), Ok("5g-fronthaul".into()));
-        assert_eq!(admitted(false, here, json, wish), Err(403));
-        assert_eq!(admitted(true, "rebound.example:7401", json, wish), Err(403));
-        for form in ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"] {
-            assert_eq!(admitted(true, here, form, wish), Err(415), "{form}");
-        }
+    fn only_a_plain_name_is_passed_on() {
+        let admitted = |allowed: bool, body: &str| {
+            let control = Control::new(ControlSettings { allowed, ..ControlSettings::default() });
+            let admitted = control.admit(&Bytes::from(body.to_owned()));
+            admitted.map_err(|(status, _)| status.as_u16())
+        };
+        let wish = r#"{"name":"5g-fronthaul"}"#;
+        assert_eq!(admitted(true, wish), Ok("5g-fronthaul".into()));
+        assert_eq!(admitted(false, wish), Err(403));
         for name in ["", "a\\n[up]", "Fibre", "fibre\\\"", &"a".repeat(33)] {
-            assert_eq!(admitted(true, here, json, &format!(r#"{{"name":"{name}"}}"#)), Err(422), "{name}");
+            assert_eq!(admitted(true, &format!(r#"{{"name":"{name}"}}"#)), Err(422), "{name}");
         }
-        assert_eq!(admitted(true, here, json, r#"{"name":"fibre","link":"x"}"#), Err(422));
+        assert_eq!(admitted(true, r#"{"name":"fibre","link":"x"}"#), Err(422));
     }
 }

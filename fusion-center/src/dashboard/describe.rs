@@ -24,7 +24,8 @@ fn requests() -> Value {
         "GET /api/site": "base station, coverage area and IRSs with broadside and unambiguous half sector",
         "GET /api/summary": "fixes so far, error against the exact bound, latency per stage, ledger of every node",
         "GET /api/live": "server-sent events: 'fix' holds the latest fix, at most ten a second, and a hundred for all \
-                          viewers together; 'status' holds nodes, counts and the server's time, twice a second; a slow reader misses events",
+                          viewers together; 'status' holds nodes, counts and the server's time, twice a second; a slow reader misses events; \
+                          'evicted' holds the reason why the stream ends: its slot was needed by another address",
         "GET /api/control": "whether anything may be changed; the target's motion and the backhaul's profile, with \
                              the names that each may take",
         "POST /api/control/motion": "JSON {\"name\": MOTION}: the target's motion from the next coherent interval on; 403 unless started with --allow-control",

@@ -2,14 +2,14 @@
 //! bounded.
 //!
 //! Every viewer has a buffer for the latest fix and one for the latest status. A viewer that reads slowly misses
-//! events; one that never reads occupies a slot, and delays no other.
+//! events; one that never reads occupies a slot until its connection is closed as idle, and delays no other.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
+use axum::Extension;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -17,13 +17,14 @@ use axum::response::{IntoResponse, Response};
 use proto::clock::unix_time_ns;
 use serde::Serialize;
 use serde_json::json;
+use telemetry::http::Peer;
+use telemetry::listener::admission::peer_key;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::ApiState;
+use super::viewers::{MOST_VIEWERS, ViewerSlot, Viewers};
 use crate::statistics::Quantiles;
-
-const MOST_VIEWERS: usize = 64;
 
 /// Least time between two fix events, independent of the rate of frames.
 const FIX_INTERVAL: Duration = Duration::from_millis(100);
@@ -41,7 +42,7 @@ const QUANTILES_EVERY: u32 = 4;
 pub struct Live {
     fix: watch::Receiver<Bytes>,
     status: watch::Receiver<Bytes>,
-    viewers: Arc<AtomicUsize>,
+    viewers: Viewers,
 }
 
 /// The sending side of the events.
@@ -49,55 +50,48 @@ pub struct Live {
 pub struct Caster {
     fix: watch::Sender<Bytes>,
     status: watch::Sender<Bytes>,
-    viewers: Arc<AtomicUsize>,
-}
-
-/// One of [`MOST_VIEWERS`] slots; released when dropped.
-struct ViewerSlot(Arc<AtomicUsize>);
-
-impl ViewerSlot {
-    fn take(viewers: &Arc<AtomicUsize>) -> Option<Self> {
-        let taken = viewers.fetch_add(1, Ordering::Relaxed);
-        let slot = Self(viewers.clone());
-        (taken < MOST_VIEWERS).then_some(slot)
-    }
-}
-
-impl Drop for ViewerSlot {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
+    viewers: Viewers,
 }
 
 impl Live {
     pub fn new() -> (Caster, Self) {
         let (fix_in, fix) = watch::channel(Bytes::new());
         let (status_in, status) = watch::channel(Bytes::new());
-        let viewers = Arc::<AtomicUsize>::default();
+        let viewers = Viewers::default();
         let caster = Caster { fix: fix_in, status: status_in, viewers: viewers.clone() };
         (caster, Self { fix, status, viewers })
     }
 
-    /// Adds a viewer, which gets events from now on; none if all slots are taken.
-    fn join(&self) -> Option<Viewing> {
-        let slot = ViewerSlot::take(&self.viewers)?;
+    /// Adds a viewer, which gets events from now on; none if all slots are taken by others.
+    fn join(&self, peer: IpAddr) -> Option<Viewing> {
+        let slot = self.viewers.join(peer)?;
         let (mut fix, mut status) = (self.fix.clone(), self.status.clone());
         fix.mark_unchanged();
         status.mark_unchanged();
-        Some(Viewing { fix, status, _slot: slot })
+        Some(Viewing { fix, status, slot, ended: false })
     }
 }
 
 struct Viewing {
     fix: watch::Receiver<Bytes>,
     status: watch::Receiver<Bytes>,
-    _slot: ViewerSlot,
+    slot: ViewerSlot,
+    ended: bool,
 }
 
 impl Viewing {
     /// The next event that this viewer has not received; none when the stream has ended.
     async fn next(&mut self) -> Option<Bytes> {
+        if self.ended {
+            return None;
+        }
         let latest = tokio::select! {
+            biased;
+            () = self.slot.evicted.cancelled() => {
+                self.ended = true;
+                let reason = "closed: this address has too many viewers, and another one was opened";
+                return event("evicted", &json!({ "reason": reason })).ok();
+            }
             changed = self.status.changed() => changed.ok().map(|()| &mut self.status),
             changed = self.fix.changed() => changed.ok().map(|()| &mut self.fix),
         };
@@ -106,8 +100,9 @@ impl Viewing {
 }
 
 /// `GET /api/live`.
-pub async fn stream(State(state): State<ApiState>) -> Response {
-    let Some(viewing) = state.live.join() else {
+pub async fn stream(State(state): State<ApiState>, peer: Option<Extension<Peer>>) -> Response {
+    let peer = peer.map_or(Ipv4Addr::UNSPECIFIED.into(), |Extension(Peer(peer))| peer_key(peer));
+    let Some(viewing) = state.live.join(peer) else {
         return (StatusCode::SERVICE_UNAVAILABLE, "too many viewers\n").into_response();
     };
     let events = futures_util::stream::unfold(viewing, |mut viewing| async {
@@ -128,11 +123,10 @@ impl Caster {
         let Some(mut latest) = state.viewer.live() else { return };
         let (mut next_status, mut sent, mut latency_ms) = (Instant::now(), 0, BTreeMap::new());
         loop {
-            let viewers = self.viewers.load(Ordering::Relaxed);
-            tokio::time::sleep(interval(viewers)).await;
+            tokio::time::sleep(interval(self.viewers.count())).await;
             let Ok(fresh) = latest.has_changed() else { return };
             let fix = latest.borrow_and_update().clone();
-            if self.viewers.load(Ordering::Relaxed) == 0 {
+            if self.viewers.count() == 0 {
                 continue;
             }
             if Instant::now() >= next_status {
@@ -195,7 +189,8 @@ mod tests {
     async fn a_viewer_who_does_not_read_finds_the_latest_alone() {
         let (caster, live) = Live::new();
         put(&caster.fix, event("fix", &"before it came"));
-        let mut viewing = live.join().unwrap();
+        let peer = IpAddr::from([192, 0, 2, 1]);
+        let mut viewing = live.join(peer).unwrap();
         for frame in 0..10_000 {
             put(&caster.fix, event("fix", &frame));
         }
@@ -203,7 +198,7 @@ mod tests {
         put(&caster.status, event("status", &json!({"identity": "a\nb"})));
         let status = viewing.next().await.unwrap();
         assert_eq!(status, "event: status\ndata: {\"identity\":\"a\\nb\"}\n\n", "no line break gets through");
-        let other = live.join().unwrap().fix.borrow().clone();
+        let other = live.join(peer).unwrap().fix.borrow().clone();
         assert_eq!(other.as_ptr(), viewing.fix.borrow().as_ptr(), "the same bytes for all");
         drop(caster);
         assert_eq!(viewing.next().await, None);
@@ -215,13 +210,14 @@ mod tests {
         assert_eq!(intervals_ms, [100, 100, 100, 210, 640, 640]);
     }
 
-    #[test]
-    fn places_are_bounded_and_given_back() {
+    #[tokio::test]
+    async fn a_viewer_who_gives_way_is_told_so() {
         let (_caster, live) = Live::new();
-        let viewers: Vec<Viewing> = std::iter::from_fn(|| live.join()).take(1000).collect();
-        assert_eq!(viewers.len(), MOST_VIEWERS);
-        drop(viewers);
-        assert!(live.join().is_some());
-        assert_eq!(live.viewers.load(Ordering::Relaxed), 0);
+        let peer = IpAddr::from([192, 0, 2, 1]);
+        let mut viewers: Vec<Viewing> = (0..=MOST_VIEWERS).map(|_| live.join(peer).unwrap()).collect();
+        let told = viewers[0].next().await.unwrap();
+        assert!(told.starts_with(b"event: evicted\ndata: {\"reason\":\"closed: "), "{told:?}");
+        assert_eq!(viewers[0].next().await, None);
+        assert_eq!(live.viewers.count(), MOST_VIEWERS);
     }
 }

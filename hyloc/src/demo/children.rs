@@ -111,13 +111,11 @@ impl<'a> Children<'a> {
 
     /// Starts the relay with a link for each of `count` nodes.
     pub fn relay(&self, profile: &str, count: usize, grpc: SocketAddr) -> anyhow::Result<Child> {
-        let control = self.controls.map_or("127.0.0.1:0".into(), |controls| controls.backhaul.to_string());
         let mut arguments = ChildArguments::new("backhaul");
-        arguments
-            .add("--listen", "none")
-            .add("--fusion", grpc.to_string())
-            .add("--profile", profile)
-            .add("--control-listen", control);
+        arguments.add("--listen", "none").add("--fusion", grpc.to_string()).add("--profile", profile);
+        if let Some(controls) = self.controls {
+            arguments.add_flag("--allow-control").add("--control-listen", controls.backhaul.to_string());
+        }
         for index in 0..count {
             arguments.add("--link", format!("node-{index}=127.0.0.1:0"));
         }

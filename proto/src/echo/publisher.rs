@@ -135,7 +135,7 @@ impl Reception {
             tokio::select! {
                 message = incoming.recv() => match message {
                     Ok(message) => self.message(message).await,
-                    Err(error) => tracing::warn!(%error, "the echo socket failed to receive"),
+                    Err(error) => telemetry::warn_limited!(%error, "the echo socket failed to receive"),
                 },
                 Some(event) = events.next() => self.event(&event),
             }
@@ -150,7 +150,7 @@ impl Reception {
                 lost.is_some()
             });
             if let Some(node) = lost {
-                tracing::warn!(
+                telemetry::warn_limited!(
                     node,
                     "the connection to a node broke: its frames are dropped until it reconnects"
                 );
@@ -194,10 +194,10 @@ impl Reception {
         });
         match (message, &reply) {
             (ToSource::Hello(hello), Some(ToNode::Refused { reason })) => {
-                tracing::warn!(node = hello.node, reason, "a node was refused");
+                telemetry::warn_limited!(node = hello.node, reason, "a node was refused");
             }
             (ToSource::Hello(hello), _) => {
-                tracing::info!(node = hello.node, window = hello.window, "a node subscribed");
+                telemetry::info_limited!(node = hello.node, window = hello.window, "a node subscribed");
             }
             _ => {}
         }
@@ -207,7 +207,7 @@ impl Reception {
     /// Counts a message that cannot be decoded and replies with the reason.
     async fn refuse(&mut self, peer: Option<&Bytes>, error: &CodecError) {
         self.subscriptions.send_modify(|subscriptions| subscriptions.refused += 1);
-        tracing::warn!(%error, "an invalid message was ignored");
+        telemetry::warn_limited!(%error, "an invalid message was ignored");
         if let Some(peer) = peer {
             let reason = format!("{error} (echo version {ECHO_VERSION})");
             send(&mut self.socket, peer, &ToNode::Refused { reason }, None).await;
