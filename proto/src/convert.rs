@@ -20,6 +20,9 @@ use crate::v1;
 /// Largest number of echo frames that one report may average.
 pub const MOST_AVERAGED_FRAMES: u32 = 1000;
 
+/// Largest count of blocks that a node may declare: more than it can send in years, and far from where sums overflow.
+pub const MOST_DECLARED_BLOCKS: u64 = 1 << 48;
+
 /// Why a report or a block of it is refused.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum WireError {
@@ -43,16 +46,19 @@ pub enum WireError {
     Noise(f64),
     #[error("averaged_frames = {0}: must be at most {MOST_AVERAGED_FRAMES}")]
     AveragedFrames(u32),
+    #[error("{what} = {value}: must be at most {MOST_DECLARED_BLOCKS}")]
+    Declared { what: &'static str, value: u64 },
     #[error(
         "arrival_rad = {angle_rad} with variance {variance_rad2}: must be an angle with a positive variance"
     )]
     Arrival { angle_rad: f64, variance_rad2: f64 },
 }
 
-/// A frame of a run: frame numbers restart with every run of the simulator.
+/// A frame of a run: frame numbers restart with every run of the simulator. Within a run, later frames are greater; the
+/// order of two runs has no meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct FrameId {
-    /// Later runs have larger numbers.
+    /// A random identity of one start of the simulator.
     pub run: u64,
     pub frame: u64,
 }
@@ -183,6 +189,13 @@ pub fn report_from_wire(message: v1::FrameReport, node: usize, system: &System) 
     let count = system.irs_count();
     if message.blocks.len() > count {
         return Err(WireError::TooMany { found: message.blocks.len(), most: count });
+    }
+    for (what, value) in
+        [("blocks_sent", message.blocks_sent), ("blocks_dropped", message.blocks_dropped)]
+    {
+        if value > MOST_DECLARED_BLOCKS {
+            return Err(WireError::Declared { what, value });
+        }
     }
     let frame = FrameId { run: message.run, frame: message.frame };
     let times = message.times.unwrap_or_default();

@@ -9,7 +9,9 @@ pub mod clock;
 pub mod convert;
 pub mod echo;
 pub mod format;
+pub mod identity;
 pub mod samples;
+pub mod secret;
 pub mod site;
 
 /// Generated from `hyloc/v1/fusion.proto`.
