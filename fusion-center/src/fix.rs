@@ -1,7 +1,7 @@
 //! A fix as it is published: one JSON line of the fix log, one message of the watch stream.
 //!
-//! Everything except `timing` and `source` depends only on the paths of the frame and on the truth: two runs of one
-//! scenario give the same bytes.
+//! Everything except `run`, `timing` and `source` depends only on the paths of the frame and on the truth: two runs of one
+//! scenario give the same bytes otherwise.
 
 use estimation::angles::AngleEstimate;
 use estimation::fusion::{FrameBlocks, FusedFix, FusionError};
@@ -37,7 +37,6 @@ pub struct Truth {
 /// Latencies of a fix; the lists are indexed like `nodes`.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Timing {
-    pub run: u64,
     /// When the fix was published, nanoseconds since the Unix epoch.
     pub time_ns: u64,
     /// From the intended transmission to the arrival at the node.
@@ -75,6 +74,9 @@ pub struct Alternative {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FixRecord {
     pub frame: u64,
+    /// The run of the simulator that the frame belongs to; 0 in logs of releases that did not say.
+    #[serde(default)]
+    pub run: u64,
     /// nominal, degraded, doubtful or unobservable.
     pub status: String,
     /// How the fix was made: three-stage, direct or direct-frames; none when unobservable.
@@ -173,6 +175,7 @@ impl FixRecord {
             .map(|other| Alternative { position_m: other.position_m.into(), probability: other.probability });
         Self {
             frame: frame.frame,
+            run: frame.run,
             status: status.to_string(),
             method: fix.map(|fix| fix.method.name().to_owned()),
             position_m: fix.map(|fix| fix.position_m.into()),
@@ -200,7 +203,7 @@ impl FixRecord {
             iterations: angles.map_or(0, |angles| angles.iterations),
             source,
             truth: None,
-            timing: Timing { run: frame.run, ..Timing::default() },
+            timing: Timing::default(),
         }
     }
 
@@ -223,6 +226,6 @@ impl FixRecord {
     }
 
     pub fn frame_id(&self) -> FrameId {
-        FrameId { run: self.timing.run, frame: self.frame }
+        FrameId { run: self.run, frame: self.frame }
     }
 }

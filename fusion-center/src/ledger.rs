@@ -22,7 +22,8 @@ pub struct Fates {
 
 impl Fates {
     pub fn total(&self) -> u64 {
-        self.fused + self.late + self.duplicate + self.dropped
+        let received = self.fused.saturating_add(self.late);
+        received.saturating_add(self.duplicate).saturating_add(self.dropped)
     }
 
     fn add(&mut self, other: Self) {
@@ -82,8 +83,9 @@ impl Ledger {
     pub fn open(&mut self, node: usize, incarnation: &str) {
         let account = &mut self.accounts[node];
         if account.incarnation != incarnation || incarnation.is_empty() {
-            account.past.sent += account.present.sent;
-            account.past.dropped_at_node += account.present.dropped_at_node;
+            let Declared { sent, dropped_at_node } = account.present;
+            account.past.sent = account.past.sent.saturating_add(sent);
+            account.past.dropped_at_node = account.past.dropped_at_node.saturating_add(dropped_at_node);
             account.present = Declared::default();
             account.incarnation = incarnation.to_owned();
         }
@@ -117,14 +119,16 @@ impl Ledger {
 
     fn balance(&self, node: usize) -> Balance {
         let account = &self.accounts[node];
-        let sent = account.past.sent + account.present.sent;
+        let sent = account.past.sent.saturating_add(account.present.sent);
+        let decided = i128::from(account.fates.total()) + i128::from(account.in_flight);
+        let unaccounted = (i128::from(sent) - decided).clamp(i64::MIN.into(), i64::MAX.into());
         Balance {
             sent,
-            dropped_at_node: account.past.dropped_at_node + account.present.dropped_at_node,
+            dropped_at_node: account.past.dropped_at_node.saturating_add(account.present.dropped_at_node),
             fates: account.fates,
             in_flight: account.in_flight,
             repeated: account.repeated,
-            unaccounted: sent as i64 - account.fates.total() as i64 - account.in_flight as i64,
+            unaccounted: unaccounted as i64,
         }
     }
 
@@ -201,6 +205,22 @@ mod tests {
         // More fates than paths: nothing is in flight, and the excess is unaccounted.
         ledger.settle(1, Fates { fused: 5, ..Fates::default() });
         assert_eq!((ledger.balance(1).in_flight, ledger.balance(1).unaccounted), (0, -3));
+    }
+
+    /// What a node declares is its own affair, and no sum of it wraps.
+    #[test]
+    fn absurd_declarations_do_not_wrap() {
+        let mut ledger = Ledger::new(1);
+        ledger.open(0, "a");
+        ledger.declare(0, u64::MAX, u64::MAX);
+        ledger.receive(0, 3);
+        assert_eq!((ledger.balance(0).sent, ledger.balance(0).unaccounted), (u64::MAX, i64::MAX));
+        for incarnation in ["b", "c"] {
+            ledger.open(0, incarnation);
+            ledger.declare(0, u64::MAX, u64::MAX);
+        }
+        let balance = ledger.balance(0);
+        assert_eq!((balance.sent, balance.dropped_at_node), (u64::MAX, u64::MAX));
     }
 
     /// Nodes that tell no incarnation begin a new account with every registration.

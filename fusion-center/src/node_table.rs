@@ -2,13 +2,15 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use proto::clock::unix_time_ns;
 use proto::convert::Report;
+use proto::secret::secret;
 use serde::Serialize;
 use telemetry::{Counter, Gauge, Metrics};
 
 use crate::ledger::{Balance, Fates, Ledger};
 use crate::load::{Load, LoadMonitor, LoadNotice};
-use crate::registry::{Application, RegistrationError, Registry};
+use crate::registry::{Application, RegistrationError, Registry, StreamError};
 
 /// Counts that belong to no single node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
@@ -128,24 +130,26 @@ impl NodeTable {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Registers a node and opens its account; returns index and session.
+    /// Registers a node; returns index and session.
     pub fn register(&self, application: &Application) -> Result<(usize, String), RegistrationError> {
-        let mut state = self.state();
-        let (index, session) = state.registry.register(application)?;
-        state.ledger.open(index, &application.incarnation);
+        let session = secret();
+        let index = self.state().registry.register(application, &session, unix_time_ns())?;
         Ok((index, session))
     }
 
-    /// A session opens its stream: returns its index, if the session is known.
-    pub fn connect(&self, session: &str) -> Option<usize> {
-        let index = self.state().registry.connect(session)?;
+    /// A session opens its one stream, and its node's account: returns its index.
+    pub fn connect(&self, session: &str) -> Result<usize, StreamError> {
+        let mut state = self.state();
+        let index = state.registry.connect(session, unix_time_ns())?;
+        let incarnation = state.registry.incarnation(index).to_owned();
+        state.ledger.open(index, &incarnation);
         self.metrics.nodes[index].connected.set(1.0);
-        Some(index)
+        Ok(index)
     }
 
-    /// A stream has ended; returns whether it was the node's current one.
-    pub fn disconnect(&self, session: &str, index: usize) -> bool {
-        let current = self.state().registry.disconnect(session);
+    /// A stream has ended, in order or not; returns whether it was the node's current one.
+    pub fn disconnect(&self, session: &str, index: usize, in_order: bool) -> bool {
+        let current = self.state().registry.disconnect(session, in_order, unix_time_ns());
         if current {
             self.metrics.nodes[index].connected.set(0.0);
         }
@@ -162,7 +166,7 @@ impl NodeTable {
         let mut state = self.state();
         state.ledger.declare(node, report.blocks_sent, report.blocks_dropped);
         state.ledger.receive(node, paths);
-        state.last[node] = Some((report.frame.frame, proto::clock::unix_time_ns()));
+        state.last[node] = Some((report.frame.frame, unix_time_ns()));
     }
 
     /// The fate of paths is decided.

@@ -125,6 +125,7 @@ impl Publisher {
         let publisher = thread("publisher").spawn(move || {
             while let Some(Outgoing { solved, arrivals }) = incoming.blocking_recv() {
                 let Solved { mut record, basis, reason } = solved;
+                truth.fixed(record.frame_id());
                 let judged = judge(&record, &basis, &system, &truth);
                 tally.lock().unwrap_or_else(PoisonError::into_inner).count(&record, reason);
                 record.complete(unix_time_ns(), arrivals, judged);
@@ -252,7 +253,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("fixes.jsonl");
         let truth = TruthStore::default();
-        let source = truth.source();
+        let mut source = truth.source().unwrap();
         let (publisher, thread, mut watcher) = start(&truth, Some(&path), Duration::from_secs(3600));
         for frame in 0..3 {
             publisher.publish_blocking(outgoing(frame, None));
@@ -263,8 +264,8 @@ mod tests {
         assert_eq!((viewer.tally().without_fix, std::fs::read_to_string(&path).unwrap().len()), (3, 0));
         // The truth of the last comes first: the others were passed over, and are written without.
         let target = TrueTarget { position_m: Point::new(1.0, 2.0), rcs_m2: 5.0 };
-        source.tell(FrameId { run: 1, frame: 0 }, target);
-        source.tell(FrameId { run: 1, frame: 2 }, target);
+        source.tell(FrameId { run: 1, frame: 0 }, target).unwrap();
+        source.tell(FrameId { run: 1, frame: 2 }, target).unwrap();
         let mut latest = viewer.live().unwrap();
         drop(publisher);
         thread.finish().unwrap();

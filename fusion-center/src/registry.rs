@@ -3,9 +3,23 @@
 //! A node asks for an index or takes the first free one. An identity keeps its index, also while it is disconnected,
 //! as long as no other identity claims it: a restarted node gets its index back, and after a
 //! restart of the fusion center the nodes claim the indices that they had.
+//!
+//! A registration is a session: a secret that opens one stream of reports. A session whose stream is not opened
+//! within [`LEASE_NS`] expires, so that a node that died in between, or a stranger that only registers, blocks an index for
+//! seconds at most. An index whose session is in force is given only to who proves to be its holder: by the certificate
+//! ([`Application::proven_index`]) or by the incarnation, a secret that only the holder's process knows. After a stream
+//! has broken, its holder has the index to itself for another lease; after it was ended in order, the index is free.
+//!
+//! Pure: time and secrets are passed in.
 
 use proto::PROTOCOL_VERSION;
+use proto::identity::is_identity;
+use proto::secret::same_secret;
 use proto::site::short_hash;
+
+/// How long an index stays reserved without a stream: longer than a node takes to open one, or to come back after a
+/// broken connection.
+pub const LEASE_NS: u64 = 2_000_000_000;
 
 /// Why a node is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -18,14 +32,25 @@ pub enum RegistrationError {
         "site {found} differs from {expected} here: start both with the same scenario file, or the node without one"
     )]
     Site { found: String, expected: String },
-    #[error("index {index} is taken by '{holder}', which is connected")]
+    #[error("index {index} is taken by '{holder}', which is connected or was seconds ago")]
     Taken { index: usize, holder: String },
     #[error("index {index} does not exist: the site has {count} IRSs")]
     NoSuchIndex { index: usize, count: usize },
     #[error("all {count} indices are taken")]
     Full { count: usize },
-    #[error("the identity must have 1 to 128 printable characters")]
+    #[error("the identity must have 1 to 128 bytes of printable characters")]
     Identity,
+    #[error("index {index} was claimed with a certificate of index {proven}")]
+    Unproven { index: usize, proven: usize },
+}
+
+/// Why a stream of reports is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum StreamError {
+    #[error("this session is not known or has expired: register again")]
+    Unknown,
+    #[error("this session has a stream already")]
+    Open,
 }
 
 /// What a node asks for.
@@ -36,8 +61,24 @@ pub struct Application {
     pub index: Option<usize>,
     /// Hash of the node's site; empty if it takes the one of the fusion center.
     pub site_sha256: Vec<u8>,
-    /// Random, constant for the lifetime of the node's process.
+    /// A secret that is constant for the lifetime of the node's process; empty if it has none.
     pub incarnation: String,
+    /// The index that the node's certificate names; none without a certificate.
+    pub proven_index: Option<usize>,
+}
+
+/// Whether and how long a session is in force.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Session {
+    /// None, or its stream was ended in order.
+    #[default]
+    Ended,
+    /// Registered, without a stream until then.
+    Registered { until_ns: u64 },
+    /// Its stream is open.
+    Streaming,
+    /// Its stream broke: only its holder may register until then.
+    Broken { until_ns: u64 },
 }
 
 /// The latest registration for one index; the identity is empty before the first.
@@ -45,40 +86,58 @@ pub struct Application {
 struct Registration {
     identity: String,
     incarnation: String,
-    session: String,
-    /// From the registration until its stream has ended.
-    active: bool,
-    /// Whether its stream is open.
-    connected: bool,
+    secret: String,
+    proven: bool,
+    session: Session,
+}
+
+impl Registration {
+    fn is_in_force(&self, now_ns: u64) -> bool {
+        match self.session {
+            Session::Ended => false,
+            Session::Registered { until_ns } | Session::Broken { until_ns } => now_ns < until_ns,
+            Session::Streaming => true,
+        }
+    }
+
+    /// Whether an applicant may take the index: it is free, or the applicant is its holder. A certificate proves the
+    /// holder, but does not end the stream of a process that has shown the same.
+    fn may_go_to(&self, application: &Application, now_ns: u64) -> bool {
+        let same_process = self.identity == application.identity
+            && !self.incarnation.is_empty()
+            && same_secret(&self.incarnation, &application.incarnation);
+        let proven =
+            application.proven_index.is_some() && !(self.proven && self.session == Session::Streaming);
+        !self.is_in_force(now_ns) || same_process || proven
+    }
 }
 
 #[derive(Debug, Clone)]
 pub struct Registry {
     site_sha256: Vec<u8>,
-    instance: String,
     /// By index.
     registrations: Vec<Registration>,
-    /// Sessions so far.
-    sessions: u64,
 }
 
 impl Registry {
-    pub fn new(irs_count: usize, site_sha256: &[u8], instance: &str) -> Self {
+    pub fn new(irs_count: usize, site_sha256: &[u8]) -> Self {
         Self {
             site_sha256: site_sha256.to_vec(),
-            instance: instance.to_owned(),
             registrations: vec![Registration::default(); irs_count],
-            sessions: 0,
         }
     }
 
-    /// Registers a node; returns its index and session.
-    pub fn register(&mut self, application: &Application) -> Result<(usize, String), RegistrationError> {
+    /// Registers a node under the session `secret`; returns its index.
+    pub fn register(
+        &mut self,
+        application: &Application,
+        secret: &str,
+        now_ns: u64,
+    ) -> Result<usize, RegistrationError> {
         if application.protocol_version != PROTOCOL_VERSION {
             return Err(RegistrationError::Protocol { found: application.protocol_version });
         }
-        let printable = application.identity.chars().all(|c| !c.is_control());
-        if application.identity.is_empty() || application.identity.len() > 128 || !printable {
+        if !is_identity(&application.identity) {
             return Err(RegistrationError::Identity);
         }
         if !application.site_sha256.is_empty() && application.site_sha256 != self.site_sha256 {
@@ -87,198 +146,93 @@ impl Registry {
                 expected: short_hash(&self.site_sha256),
             });
         }
-        let index = self.choose(application)?;
-        self.sessions += 1;
-        let session = format!("{}-{index}-{}", self.instance, self.sessions);
+        let index = self.choose(application, now_ns)?;
         self.registrations[index] = Registration {
             identity: application.identity.clone(),
             incarnation: application.incarnation.clone(),
-            session: session.clone(),
-            active: true,
-            connected: false,
+            secret: secret.to_owned(),
+            proven: application.proven_index.is_some(),
+            session: Session::Registered { until_ns: now_ns.saturating_add(LEASE_NS) },
         };
-        Ok((index, session))
+        Ok(index)
     }
 
-    fn choose(&self, application: &Application) -> Result<usize, RegistrationError> {
+    fn choose(&self, application: &Application, now_ns: u64) -> Result<usize, RegistrationError> {
         let count = self.registrations.len();
         let position = |wanted: &dyn Fn(&Registration) -> bool| self.registrations.iter().position(wanted);
+        if let Some((index, proven)) = application.index.zip(application.proven_index)
+            && index != proven
+        {
+            return Err(RegistrationError::Unproven { index, proven });
+        }
         let own = || position(&|known| known.identity == application.identity);
-        if let Some(index) = application.index.or_else(own) {
+        if let Some(index) = application.index.or(application.proven_index).or_else(own) {
             let known =
                 self.registrations.get(index).ok_or(RegistrationError::NoSuchIndex { index, count })?;
-            // The same process may always register again; another one only when the index is free.
-            let same = known.identity == application.identity
-                && known.incarnation == application.incarnation
-                && !known.incarnation.is_empty();
-            let free = !known.active || same;
             let holder = || known.identity.clone();
+            let free = known.may_go_to(application, now_ns);
             return free.then_some(index).ok_or_else(|| RegistrationError::Taken { index, holder: holder() });
         }
         // An index that was never assigned is preferred to one whose node is disconnected.
         position(&|known| known.identity.is_empty())
-            .or_else(|| position(&|known| !known.active))
+            .or_else(|| position(&|known| !known.is_in_force(now_ns)))
             .ok_or(RegistrationError::Full { count })
     }
 
-    /// Opens the stream of a session; returns its index, or none if the session has ended or is not known.
-    pub fn connect(&mut self, session: &str) -> Option<usize> {
-        let index = self.registrations.iter().position(|known| known.active && known.session == session)?;
-        self.registrations[index].connected = true;
-        Some(index)
+    /// The index of a session. All are compared, so that the time does not depend on which one it is.
+    fn find(&self, secret: &str) -> Option<usize> {
+        self.registrations.iter().enumerate().fold(None, |found, (index, known)| {
+            let same = same_secret(&known.secret, secret) && !known.secret.is_empty();
+            if same { Some(index) } else { found }
+        })
     }
 
-    /// A stream has ended; returns false if the session has been replaced in the meantime.
-    pub fn disconnect(&mut self, session: &str) -> bool {
-        let current = self.registrations.iter_mut().find(|known| known.session == session);
-        current.map(|known| (known.active, known.connected) = (false, false)).is_some()
+    /// Opens the stream of a session; returns its index.
+    pub fn connect(&mut self, secret: &str, now_ns: u64) -> Result<usize, StreamError> {
+        let index = self.find(secret).ok_or(StreamError::Unknown)?;
+        let known = &mut self.registrations[index];
+        match known.session {
+            Session::Streaming => Err(StreamError::Open),
+            Session::Registered { until_ns } if now_ns < until_ns => {
+                known.session = Session::Streaming;
+                Ok(index)
+            }
+            _ => Err(StreamError::Unknown),
+        }
     }
 
-    /// Identity of the node that holds an index, and whether it is connected.
+    /// The stream of a session has ended, in order or because the connection broke; returns false if the session has
+    /// been replaced in the meantime.
+    pub fn disconnect(&mut self, secret: &str, in_order: bool, now_ns: u64) -> bool {
+        let Some(index) = self.find(secret) else { return false };
+        self.registrations[index].session = match in_order {
+            true => Session::Ended,
+            false => Session::Broken { until_ns: now_ns.saturating_add(LEASE_NS) },
+        };
+        true
+    }
+
+    /// Identity of the node that holds an index, and whether its stream is open.
     pub fn holder(&self, index: usize) -> (&str, bool) {
         let known = &self.registrations[index];
-        (&known.identity, known.connected)
+        (&known.identity, known.session == Session::Streaming)
+    }
+
+    /// The secret of the process that holds an index.
+    pub fn incarnation(&self, index: usize) -> &str {
+        &self.registrations[index].incarnation
+    }
+
+    /// Number of nodes whose stream is open.
+    pub fn connected(&self) -> usize {
+        self.registrations.iter().filter(|known| known.session == Session::Streaming).count()
     }
 
     /// Whether a session is the current one of its index.
-    pub fn is_current(&self, session: &str) -> bool {
-        self.registrations.iter().any(|known| known.session == session)
+    pub fn is_current(&self, secret: &str) -> bool {
+        self.find(secret).is_some()
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn application(identity: &str, index: Option<usize>, incarnation: &str) -> Application {
-        Application {
-            protocol_version: PROTOCOL_VERSION,
-            identity: identity.into(),
-            index,
-            site_sha256: Vec::new(),
-            incarnation: incarnation.into(),
-        }
-    }
-
-    #[test]
-    fn indices_are_given_out_kept_and_given_back() {
-        let mut registry = Registry::new(2, &[1], "i");
-        assert_eq!(registry.register(&application("a", None, "1")).unwrap().0, 0);
-        let (index, session) = registry.register(&application("b", None, "1")).unwrap();
-        assert_eq!(index, 1);
-        assert_eq!(
-            registry.register(&application("c", None, "1")),
-            Err(RegistrationError::Full { count: 2 })
-        );
-        assert_eq!(registry.connect(&session), Some(1));
-        assert!(registry.disconnect(&session));
-        // Away, but remembered.
-        assert_eq!(registry.register(&application("b", None, "2")).unwrap().0, 1);
-    }
-
-    #[test]
-    fn a_taken_index_is_refused_and_the_same_process_comes_back() {
-        let mut registry = Registry::new(2, &[1], "i");
-        let first = registry.register(&application("a", Some(1), "1")).unwrap();
-        assert_eq!(
-            registry.register(&application("b", Some(1), "1")),
-            Err(RegistrationError::Taken { index: 1, holder: "a".into() })
-        );
-        // A second process under the same name is not the same node.
-        assert!(registry.register(&application("a", Some(1), "2")).is_err());
-        let again = registry.register(&application("a", Some(1), "1")).unwrap();
-        assert_ne!(first.1, again.1);
-        assert!(!registry.disconnect(&first.1), "the old stream no longer counts");
-        assert!(registry.connect(&again.1).is_some());
-        assert_eq!(
-            registry.register(&application("x", Some(2), "")),
-            Err(RegistrationError::NoSuchIndex { index: 2, count: 2 })
-        );
-    }
-
-    #[test]
-    fn strangers_are_told_why() {
-        let mut registry = Registry::new(1, &[1, 2, 3, 4], "i");
-        let mut old = application("a", None, "1");
-        old.protocol_version = 0;
-        assert_eq!(registry.register(&old), Err(RegistrationError::Protocol { found: 0 }));
-        let mut other = application("a", None, "1");
-        other.site_sha256 = vec![9, 9, 9, 9];
-        let refusal = registry.register(&other).unwrap_err().to_string();
-        assert!(refusal.contains("09090909") && refusal.contains("01020304"), "{refusal}");
-        assert_eq!(registry.register(&application("a\nb", None, "1")), Err(RegistrationError::Identity));
-    }
-
-    #[test]
-    fn an_identity_has_1_to_128_printable_characters() {
-        let mut registry = Registry::new(4, &[1], "i");
-        let refused = Err(RegistrationError::Identity);
-        for identity in ["", "a\u{7}", &"x".repeat(129)] {
-            assert_eq!(registry.register(&application(identity, None, "1")), refused, "{identity:?}");
-        }
-        for identity in ["x", "é \u{2603}", &"x".repeat(128)] {
-            assert!(registry.register(&application(identity, None, "1")).is_ok(), "{identity:?}");
-        }
-    }
-
-    #[test]
-    fn the_same_scenario_is_welcome() {
-        let mut registry = Registry::new(1, &[1, 2, 3, 4], "i");
-        let same = Application { site_sha256: vec![1, 2, 3, 4], ..application("a", None, "1") };
-        assert_eq!(registry.register(&same), Ok((0, "i-0-1".into())));
-    }
-
-    /// A session from its registration to its end.
-    #[test]
-    fn a_session_connects_and_ends_once() {
-        let mut registry = Registry::new(2, &[1], "i");
-        assert_eq!(
-            (registry.holder(1), registry.is_current("")),
-            (("", false), true),
-            "nobody has registered"
-        );
-        let (_, session) = registry.register(&application("a", Some(1), "1")).unwrap();
-        assert_eq!(registry.holder(1), ("a", false));
-        assert!(registry.is_current(&session) && !registry.is_current("i-1-9"));
-        assert_eq!(registry.connect("i-1-9"), None);
-        assert_eq!(registry.connect(&session), Some(1));
-        assert_eq!((registry.holder(0), registry.holder(1)), (("", false), ("a", true)));
-        assert!(!registry.disconnect("i-1-9"));
-        assert!(registry.disconnect(&session));
-        assert_eq!(registry.holder(1), ("a", false));
-        assert_eq!(registry.connect(&session), None, "a session that ended opens no stream");
-    }
-
-    /// Without an index: the own seat, then one that nobody has had, then one whose holder is away.
-    #[test]
-    fn strangers_get_the_seat_that_harms_least() {
-        let mut registry = Registry::new(3, &[1], "i");
-        let sessions: Vec<String> =
-            ["a", "b"].map(|name| registry.register(&application(name, None, "1")).unwrap().1).into();
-        assert!(registry.disconnect(&sessions[0]));
-        assert_eq!(registry.register(&application("c", None, "1")).unwrap().0, 2, "nobody has had it");
-        assert_eq!(registry.register(&application("d", None, "1")).unwrap().0, 0, "its holder is away");
-        let second = registry.register(&application("b", None, "2"));
-        assert_eq!(
-            second,
-            Err(RegistrationError::Taken { index: 1, holder: "b".into() }),
-            "another process of that name"
-        );
-        assert_eq!(registry.register(&application("b", None, "1")).unwrap().0, 1, "the same process");
-        assert_eq!(
-            registry.register(&application("e", None, "1")),
-            Err(RegistrationError::Full { count: 3 })
-        );
-    }
-
-    /// Who tells no incarnation cannot be known to be the same process.
-    #[test]
-    fn without_an_incarnation_a_seat_is_taken_until_it_is_left() {
-        let mut registry = Registry::new(1, &[1], "i");
-        let (_, session) = registry.register(&application("a", Some(0), "")).unwrap();
-        let taken = Err(RegistrationError::Taken { index: 0, holder: "a".into() });
-        assert_eq!(registry.register(&application("a", Some(0), "")), taken);
-        assert!(registry.disconnect(&session));
-        assert!(registry.register(&application("a", Some(0), "")).is_ok());
-    }
-}
+mod tests;

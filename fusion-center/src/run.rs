@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Context;
 use estimation::fusion::Estimator;
 use model::System;
-use proto::clock::unix_time_ns;
+use proto::secret::secret;
 use proto::site::SharedSite;
 use proto::v1::fusion_server::FusionServer;
 use proto::{DESCRIPTORS, HTTP2_WINDOW_BYTES};
@@ -81,7 +81,9 @@ impl FusionSummary {
             role: NAME,
             figures: viewer.figures(),
             counts: node_table.counts(),
-            unaccounted: ledger.iter().map(|node| node.balance.unaccounted.abs()).sum(),
+            unaccounted: ledger
+                .iter()
+                .fold(0, |sum: i64, node| sum.saturating_add(node.balance.unaccounted.saturating_abs())),
             ledger,
         }
     }
@@ -151,8 +153,8 @@ async fn serve(
     let viewer = publisher.viewer();
     let record = options.record.as_deref();
     let recorder = record.map(|directory| Recorder::start(directory, &site, &options.method)).transpose()?;
-    let instance = format!("{:x}", unix_time_ns());
-    let node_table = NodeTable::new(Registry::new(count, &site.sha256, &instance), count, &metrics);
+    let instance = secret();
+    let node_table = NodeTable::new(Registry::new(count, &site.sha256), count, &metrics);
     let (events, incoming) = mpsc::channel(EVENT_QUEUE);
     let service = FusionService {
         site: site.clone(),

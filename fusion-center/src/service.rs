@@ -12,7 +12,7 @@ use proto::v1::fusion_server::Fusion;
 use proto::{SESSION_KEY, v1};
 use telemetry::log_limit::clipped;
 use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt};
 use tokio_util::sync::CancellationToken;
@@ -23,7 +23,7 @@ use crate::ledger::Fates;
 use crate::node_table::NodeTable;
 use crate::publish::Viewer;
 use crate::recording::{TruthEntry, TruthRecorder};
-use crate::registry::{Application, RegistrationError};
+use crate::registry::{Application, RegistrationError, StreamError};
 use crate::reply::AcknowledgementSender;
 use crate::truth::{TrueTarget, TruthStore};
 
@@ -62,6 +62,17 @@ impl From<RegistrationError> for Status {
             RegistrationError::NoSuchIndex { .. } | RegistrationError::Identity => {
                 Self::invalid_argument(text)
             }
+            RegistrationError::Unproven { .. } => Self::permission_denied(text),
+        }
+    }
+}
+
+impl From<StreamError> for Status {
+    fn from(refusal: StreamError) -> Self {
+        let text = refusal.to_string();
+        match refusal {
+            StreamError::Unknown => Self::unauthenticated(text),
+            StreamError::Open => Self::already_exists(text),
         }
     }
 }
@@ -82,6 +93,8 @@ impl Fusion for FusionService {
             index: request.index.map(|index| index as usize),
             site_sha256: request.site_sha256.to_vec(),
             incarnation: request.incarnation,
+            // Without TLS nothing is proven.
+            proven_index: None,
         };
         if self.shutdown.is_cancelled() {
             return Err(Status::unavailable("shutting down"));
@@ -91,8 +104,6 @@ impl Fusion for FusionService {
             telemetry::warn_limited!(identity, refusal, "node refused");
         })?;
         telemetry::info_limited!(identity = application.identity, index, "node registered");
-        let registered = self.events.send(Event::Presence { node: index, present: true }).await;
-        registered.map_err(|_| Status::unavailable("shutting down"))?;
         Ok(Response::new(v1::RegisterReply {
             index: index as u32,
             site: Some(self.site.message.clone()),
@@ -112,19 +123,18 @@ impl Fusion for FusionService {
     ) -> Result<Response<Self::ReportStream>, Status> {
         let session = request.metadata().get(SESSION_KEY).and_then(|value| value.to_str().ok());
         let connected = match session {
-            None => Err("no session: register first"),
-            Some(session) => match self.node_table.connect(session) {
-                None => Err("this session is not known: register again"),
-                Some(node) => Ok((node, session.to_owned())),
-            },
+            None => Err(Status::unauthenticated("no session: register first")),
+            Some(session) => self.node_table.connect(session).map(|node| (node, session.to_owned())).map_err(Status::from),
         };
-        let (node, session) = connected.map_err(|reason| {
-            self.node_table.refused();
-            Status::unauthenticated(reason)
-        })?;
+        let (node, session) = connected.inspect_err(|_| self.node_table.refused())?;
+        tracing::info!(node, "node connected");
         let (sender, acknowledgements) = AcknowledgementSender::new(self.credit);
         let connection = Connection { service: self.clone(), node, session, acknowledgements: sender };
-        tokio::spawn(connection.run(request.into_inner()));
+        // The task owns the session from here on, also if the caller goes away and this call is not completed.
+        let (opened, is_open) = oneshot::channel();
+        tokio::spawn(connection.run(request.into_inner(), opened));
+        // The node learns that its stream is open when the engine waits for it: from its first frame on.
+        is_open.await.map_err(|_| Status::unavailable("shutting down"))?;
         Ok(Response::new(ReceiverStream::new(acknowledgements)))
     }
 
@@ -133,7 +143,9 @@ impl Fusion for FusionService {
         request: Request<Streaming<v1::TruthRecord>>,
     ) -> Result<Response<v1::TruthSummary>, Status> {
         let mut records = request.into_inner();
-        let source = self.truth.source();
+        let Some(mut source) = self.truth.source() else {
+            return Err(Status::resource_exhausted("too many streams of truth are open"));
+        };
         let mut taken = 0;
         loop {
             let next = tokio::select! {
@@ -149,7 +161,10 @@ impl Fusion for FusionService {
             }
             let frame = FrameId { run: record.run, frame: record.frame };
             let (position_m, rcs_m2) = ([record.x_m, record.y_m], record.rcs_m2);
-            source.tell(frame, TrueTarget { position_m: position_m.into(), rcs_m2 });
+            if let Err(refusal) = source.tell(frame, TrueTarget { position_m: position_m.into(), rcs_m2 }) {
+                tracing::debug!(run = frame.run, frame = frame.frame, %refusal, "truth refused");
+                continue;
+            }
             if let Some(recorder) = &self.recording {
                 let entry = TruthEntry { run: frame.run, frame: frame.frame, position_m, rcs_m2 };
                 recorder.truth(entry, unix_time_ns());
@@ -205,8 +220,12 @@ struct Connection {
 }
 
 impl Connection {
-    async fn run(self, mut reports: Streaming<v1::FrameReport>) {
+    async fn run(self, mut reports: Streaming<v1::FrameReport>, opened: oneshot::Sender<()>) {
         let Self { service, node, .. } = &self;
+        if service.events.send(Event::Presence { node: *node, present: true }).await.is_ok() {
+            let _ = opened.send(());
+        }
+        let mut in_order = false;
         loop {
             let next = tokio::select! {
                 biased;
@@ -214,7 +233,10 @@ impl Connection {
                 next = reports.next() => next,
             };
             match next {
-                None => break,
+                None => {
+                    in_order = true;
+                    break;
+                }
                 Some(Ok(message)) => {
                     if !self.take(message).await {
                         break;
@@ -231,7 +253,7 @@ impl Connection {
                 }
             }
         }
-        if service.node_table.disconnect(&self.session, *node) && !service.shutdown.is_cancelled() {
+        if service.node_table.disconnect(&self.session, *node, in_order) && !service.shutdown.is_cancelled() {
             telemetry::info_limited!(node, "node disconnected");
             let _ = service.events.send(Event::Presence { node: *node, present: false }).await;
         }

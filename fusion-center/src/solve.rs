@@ -149,17 +149,19 @@ fn solve_batch(fuser: &Fuser, last: (u64, &Kept), earlier: &Earlier) -> Result<F
     fuser.fuse_frames(&surveys.collect::<Result<Vec<_>, Missed>>()?)
 }
 
-/// The latest frames, for batches.
+/// The latest frames of a run, for batches.
 #[derive(Debug, Default)]
 pub struct History {
     batch_frames: usize,
-    frames: BTreeMap<FrameId, Arc<Kept>>,
+    run: u64,
+    /// By number.
+    frames: BTreeMap<u64, Arc<Kept>>,
 }
 
 impl History {
     /// A history for batches of this many frames.
     pub fn new(batch_frames: usize) -> Self {
-        Self { batch_frames, frames: BTreeMap::new() }
+        Self { batch_frames, ..Self::default() }
     }
 
     /// Takes a frame; gives those before it that make up its batch.
@@ -167,16 +169,19 @@ impl History {
         if self.batch_frames < 2 {
             return Vec::new();
         }
-        let first = frame.frame.saturating_sub(self.batch_frames as u64 - 1);
-        let earlier = self.frames.range(FrameId { frame: first, ..frame }..frame);
-        let earlier = earlier.map(|(id, kept)| (id.frame, kept.clone())).collect();
         self.keep(frame, kept.clone());
-        earlier
+        let first = frame.frame.saturating_sub(self.batch_frames as u64 - 1);
+        let earlier = self.frames.range(first..frame.frame);
+        earlier.map(|(number, kept)| (*number, kept.clone())).collect()
     }
 
-    /// Keeps a frame for those that follow.
+    /// Keeps a frame for those that follow; another run begins a new history.
     pub fn keep(&mut self, frame: FrameId, kept: Arc<Kept>) {
-        self.frames.insert(frame, kept);
+        if self.run != frame.run {
+            self.frames.clear();
+            self.run = frame.run;
+        }
+        self.frames.insert(frame.frame, kept);
         while self.frames.len() > self.batch_frames {
             self.frames.pop_first();
         }
@@ -184,6 +189,27 @@ impl History {
 
     /// A frame that is still kept.
     pub fn get(&self, frame: FrameId) -> Option<Arc<Kept>> {
-        self.frames.get(&frame).cloned()
+        self.frames.get(&frame.frame).filter(|_| self.run == frame.run).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A batch is of one run, whichever identity is greater.
+    #[test]
+    fn another_run_begins_a_new_history() {
+        let mut history = History::new(3);
+        let kept = Arc::new(Kept::new(FrameBlocks::new(2)));
+        let mut take = |run, frame| -> Vec<u64> {
+            let earlier = history.take(FrameId { run, frame }, &kept);
+            earlier.iter().map(|(number, _)| *number).collect()
+        };
+        assert_eq!(take(900, 7), [0; 0]);
+        assert_eq!((take(900, 8), take(900, 10)), (vec![7], vec![8]));
+        assert_eq!((take(5, 0), take(5, 1), take(5, 2), take(5, 3)), (vec![], vec![0], vec![0, 1], vec![1, 2]));
+        let get = |run| history.get(FrameId { run, frame: 2 }).is_some();
+        assert_eq!((get(5), get(900)), (true, false));
     }
 }

@@ -3,7 +3,7 @@
 //! The simulator sends it over a separate stream. The publisher joins it to a fix after the fix is made; neither the
 //! assembler nor the solver uses this module, which a test checks.
 
-use std::collections::BTreeMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use estimation::direct::Combination;
@@ -14,8 +14,17 @@ use proto::convert::FrameId;
 use crate::basis::Basis;
 use crate::fix::{FixRecord, Truth};
 
-/// Frames whose truth is kept: more than the fixes under way and the frames of a batch.
+/// Frames of one source whose truth is kept: more than the fixes under way and the frames of a batch.
 const REMEMBERED_FRAMES: usize = 8192;
+
+/// Streams that may be open at a time: one simulator, its next life, and room for a mistake.
+const MOST_OPEN: usize = 4;
+
+/// Sources that are remembered, open or not.
+const MOST_SOURCES: usize = 8;
+
+/// How far from the latest fix of its run the frame of a record may be: more than a source keeps to send again.
+const FARTHEST: u64 = REMEMBERED_FRAMES as u64;
 
 /// The target in one frame, as sent by the simulator.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -24,32 +33,99 @@ pub struct TrueTarget {
     pub rcs_m2: f64,
 }
 
-/// Truth by frame, bounded: the oldest is removed first. Shared, cheap to clone.
+/// Why a record of the truth is not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum TruthError {
+    #[error("a stream tells the truth of one run: this one has told that of run {told}")]
+    OtherRun { told: u64 },
+    #[error("the frame is more than {FARTHEST} frames from the latest fix of its run, {latest}")]
+    Far { latest: u64 },
+    #[error("the truth of this frame is known")]
+    Known,
+}
+
+/// Truth by source and frame, bounded. A source displaces only its own oldest records, and what was told first counts.
+/// Shared, cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct TruthStore(Arc<Mutex<Records>>);
 
 #[derive(Debug, Default)]
 struct Records {
-    records: BTreeMap<FrameId, TrueTarget>,
-    /// Number of open streams.
-    sources: usize,
+    /// In the order of opening.
+    sources: Vec<Told>,
+    opened: u64,
+    /// The frame of the latest fix.
+    fixed: Option<FrameId>,
+}
+
+/// What one stream has told.
+#[derive(Debug, Default)]
+struct Told {
+    number: u64,
+    open: bool,
+    run: Option<u64>,
+    records: HashMap<u64, TrueTarget>,
+    /// Frames in the order of arrival.
+    order: VecDeque<u64>,
     /// The furthest frame received.
-    latest: Option<FrameId>,
+    latest: Option<u64>,
+}
+
+impl Told {
+    fn tell(&mut self, frame: FrameId, target: TrueTarget) -> Result<(), TruthError> {
+        let told = *self.run.get_or_insert(frame.run);
+        if told != frame.run {
+            return Err(TruthError::OtherRun { told });
+        }
+        if self.records.contains_key(&frame.frame) {
+            return Err(TruthError::Known);
+        }
+        self.records.insert(frame.frame, target);
+        self.order.push_back(frame.frame);
+        self.latest = self.latest.max(Some(frame.frame));
+        if self.order.len() > REMEMBERED_FRAMES
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.records.remove(&oldest);
+        }
+        Ok(())
+    }
+
+    fn get(&self, frame: FrameId) -> Option<TrueTarget> {
+        self.records.get(&frame.frame).filter(|_| self.run == Some(frame.run)).copied()
+    }
+
+    /// Whether the truth of a frame may still come.
+    fn may_tell(&self, frame: FrameId) -> bool {
+        self.open && self.run.is_none_or(|run| run == frame.run && self.latest < Some(frame.frame))
+    }
 }
 
 /// A stream of truth, which is open until this is dropped.
 #[derive(Debug)]
-pub struct TruthSource(TruthStore);
+pub struct TruthSource {
+    store: TruthStore,
+    number: u64,
+}
 
 impl TruthSource {
-    pub fn tell(&self, frame: FrameId, target: TrueTarget) {
-        self.0.insert(frame, target);
+    pub fn tell(&mut self, frame: FrameId, target: TrueTarget) -> Result<(), TruthError> {
+        let mut records = self.store.records();
+        if let Some(latest) = records.fixed.filter(|fixed| fixed.run == frame.run).map(|fixed| fixed.frame)
+            && latest.abs_diff(frame.frame) > FARTHEST
+        {
+            return Err(TruthError::Far { latest });
+        }
+        let told = records.sources.iter_mut().find(|told| told.number == self.number);
+        told.map_or(Ok(()), |told| told.tell(frame, target))
     }
 }
 
 impl Drop for TruthSource {
     fn drop(&mut self) {
-        self.0.records().sources -= 1;
+        let mut records = self.store.records();
+        let told = records.sources.iter_mut().find(|told| told.number == self.number);
+        told.into_iter().for_each(|told| told.open = false);
     }
 }
 
@@ -58,28 +134,50 @@ impl TruthStore {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn source(&self) -> TruthSource {
-        self.records().sources += 1;
-        TruthSource(self.clone())
+    /// Opens a stream; none if too many are open. The oldest stream that has ended is forgotten when there are too many.
+    pub fn source(&self) -> Option<TruthSource> {
+        let mut records = self.records();
+        if records.sources.iter().filter(|told| told.open).count() >= MOST_OPEN {
+            return None;
+        }
+        if records.sources.len() >= MOST_SOURCES
+            && let Some(ended) = records.sources.iter().position(|told| !told.open)
+        {
+            records.sources.remove(ended);
+        }
+        records.opened += 1;
+        let number = records.opened;
+        records.sources.push(Told { number, open: true, ..Told::default() });
+        Some(TruthSource { store: self.clone(), number })
     }
 
+    /// Adds a record that needs no check, such as that of a recording.
     pub fn insert(&self, frame: FrameId, target: TrueTarget) {
         let mut records = self.records();
-        records.records.insert(frame, target);
-        records.latest = records.latest.max(Some(frame));
-        while records.records.len() > REMEMBERED_FRAMES {
-            records.records.pop_first();
+        if records.sources.last().and_then(|told| told.run) != Some(frame.run) {
+            records.opened += 1;
+            let number = records.opened;
+            records.sources.push(Told { number, ..Told::default() });
+            let surplus = records.sources.len().saturating_sub(MOST_SOURCES);
+            records.sources.drain(..surplus);
         }
+        // A record that is known already has no further effect.
+        let _ = records.sources.last_mut().map(|told| told.tell(frame, target));
     }
 
+    /// The truth of a frame, from the source that was opened first of those that told it.
     pub fn get(&self, frame: FrameId) -> Option<TrueTarget> {
-        self.records().records.get(&frame).copied()
+        self.records().sources.iter().find_map(|told| told.get(frame))
     }
 
     /// Whether the truth of a frame that is not known may still arrive: a stream is open and has not reached the frame.
     pub fn may_come(&self, frame: FrameId) -> bool {
-        let records = self.records();
-        records.sources > 0 && records.latest < Some(frame)
+        self.records().sources.iter().any(|told| told.may_tell(frame))
+    }
+
+    /// A fix of this frame is published: the truth that is told should be near it.
+    pub fn fixed(&self, frame: FrameId) {
+        self.records().fixed = Some(frame);
     }
 }
 
@@ -141,25 +239,74 @@ mod tests {
         TrueTarget { position_m: Point::new(x_m, 0.0), rcs_m2: 5.0 }
     }
 
+    fn told(store: &TruthStore, frame: u64) -> Option<f64> {
+        store.get(id(frame)).map(|target| target.position_m.x)
+    }
+
     #[test]
-    fn the_store_is_bounded() {
+    fn a_source_keeps_its_latest_records() {
         let store = TruthStore::default();
+        let mut source = store.source().unwrap();
         for frame in 0..REMEMBERED_FRAMES as u64 + 10 {
-            store.insert(id(frame), target(frame as f64));
+            source.tell(id(frame), target(frame as f64)).unwrap();
         }
-        assert_eq!(store.get(id(9)), None);
-        assert_eq!(store.get(id(10)), Some(target(10.0)));
+        assert_eq!((told(&store, 9), told(&store, 10)), (None, Some(10.0)));
+        drop(source);
+        assert_eq!(told(&store, 10), Some(10.0), "fixes under way still need it");
+    }
+
+    /// A stranger floods the store: the records of the simulator stay, and the first that was told counts.
+    #[test]
+    fn a_flood_displaces_nothing() {
+        let store = TruthStore::default();
+        let mut simulator = store.source().unwrap();
+        (0..100).for_each(|frame| simulator.tell(id(frame), target(1.0)).unwrap());
+        let mut flood = store.source().unwrap();
+        (0..100_000).for_each(|frame| flood.tell(id(frame), target(666.0)).unwrap());
+        assert_eq!((told(&store, 0), told(&store, 99)), (Some(1.0), Some(1.0)));
+        simulator.tell(id(99_999), target(1.0)).unwrap();
+        assert_eq!(told(&store, 99_999), Some(1.0));
+        assert_eq!(simulator.tell(id(7), target(2.0)), Err(TruthError::Known));
+        assert_eq!(told(&store, 7), Some(1.0));
+        let other = FrameId { run: 2, frame: 0 };
+        assert_eq!(simulator.tell(other, target(2.0)), Err(TruthError::OtherRun { told: 1 }));
+        // Streams are bounded too, and those that have ended make room.
+        let more: Vec<_> = std::iter::from_fn(|| store.source()).collect();
+        assert_eq!(more.len(), MOST_OPEN - 2);
+        drop((more, flood));
+        for _ in 0..100 {
+            drop(store.source().unwrap());
+        }
+        assert_eq!((told(&store, 0), store.records().sources.len()), (Some(1.0), MOST_SOURCES));
+    }
+
+    #[test]
+    fn records_far_from_the_latest_fix_are_refused() {
+        let store = TruthStore::default();
+        let mut source = store.source().unwrap();
+        source.tell(id(u64::MAX), target(0.0)).unwrap();
+        store.fixed(id(20_000));
+        let far = Err(TruthError::Far { latest: 20_000 });
+        for (frame, expected) in
+            [(20_000 + FARTHEST, Ok(())), (20_001 + FARTHEST, far), (20_000 - FARTHEST, Ok(())), (0, far)]
+        {
+            assert_eq!(source.tell(id(frame), target(0.0)), expected, "{frame}");
+        }
+        // A new run begins where it likes.
+        let mut next = store.source().unwrap();
+        assert_eq!(next.tell(FrameId { run: 2, frame: 0 }, target(0.0)), Ok(()));
     }
 
     #[test]
     fn a_truth_may_come_while_one_tells_and_has_not_come_as_far() {
         let store = TruthStore::default();
         assert!(!store.may_come(id(0)), "nobody tells");
-        let source = store.source();
+        let mut source = store.source().unwrap();
         assert!(store.may_come(id(3)));
-        source.tell(id(3), target(3.0));
+        source.tell(id(3), target(3.0)).unwrap();
         assert!(!store.may_come(id(2)), "passed over: it will not come");
         assert!(store.may_come(id(4)));
+        assert!(!store.may_come(FrameId { run: 2, frame: 4 }), "it tells of another run");
         drop(source);
         assert!(!store.may_come(id(4)));
     }

@@ -17,6 +17,7 @@ impl FixRecord {
         let timing = &self.timing;
         v1::Fix {
             frame: self.frame,
+            run: self.run,
             time_ns: timing.time_ns,
             status: self.status.clone(),
             method: self.method.clone().unwrap_or_default(),

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use clap::Args;
 use estimation::fusion::PayloadKind;
+use proto::identity::is_identity;
 use proto::samples::Precision;
 use proto::site::SharedSite;
-use settings::check::{Checked, auto_or, host_and_port, seconds, within};
+use settings::check::{Checked, auto_or, host_and_port, or_none, seconds, within};
 use settings::{EndpointOptions, OrNone, ScenarioChoice, SettingsError};
 
 /// The name of this process in logs and announcements.
@@ -48,10 +49,10 @@ pub struct NodeOptions {
     pub queue: usize,
     #[command(flatten)]
     pub endpoints: EndpointOptions,
-    /// How long to retry to claim an index that is taken.
-    #[arg(long = "claim-timeout-s", id = "claim_timeout_s", value_name = "SECONDS", default_value = "5",
-          value_parser = seconds)]
-    pub claim_timeout: Duration,
+    /// How long to retry to claim an index that is taken before the node ends, or `none` to retry for ever.
+    #[arg(long = "claim-timeout-s", id = "claim_timeout_s", value_name = "SECONDS", default_value = "none",
+          value_parser = seconds_or_none)]
+    pub claim_timeout: OrNone<Duration>,
     /// How long to wait for acknowledgements when stopped.
     #[arg(long = "drain-timeout-s", id = "drain_timeout_s", value_name = "SECONDS", default_value = "5",
           value_parser = seconds)]
@@ -93,8 +94,12 @@ fn host_name() -> String {
 }
 
 fn identity(text: &str) -> Checked<String> {
-    let valid = (1..=128).contains(&text.len()).then(|| text.to_owned());
-    valid.ok_or_else(|| "must be a name of 1 to 128 bytes".into())
+    let valid = is_identity(text).then(|| text.to_owned());
+    valid.ok_or_else(|| "must be a name of 1 to 128 bytes of printable characters".into())
+}
+
+fn seconds_or_none(text: &str) -> Checked<Option<Duration>> {
+    or_none("a time in seconds", |text| seconds(text).ok())(text)
 }
 
 fn index(text: &str) -> Checked<Option<u32>> {

@@ -4,7 +4,7 @@
 //! reconnect. The queue is bounded: when full, the oldest report is dropped and counted. Counts belong to one
 //! instance of the fusion center; with another one they restart and what is not decided is sent as new.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use proto::convert::FrameId;
 use proto::v1;
@@ -43,7 +43,8 @@ pub struct Outbox {
     credit: usize,
     instance: Option<String>,
     waiting: VecDeque<v1::FrameReport>,
-    under_way: BTreeMap<FrameId, UnderWay>,
+    /// In the order of sending.
+    under_way: Vec<UnderWay>,
     totals: Totals,
 }
 
@@ -55,7 +56,7 @@ impl Outbox {
             credit: 0,
             instance: None,
             waiting: VecDeque::new(),
-            under_way: BTreeMap::new(),
+            under_way: Vec::new(),
             totals: Totals::default(),
         }
     }
@@ -81,7 +82,7 @@ impl Outbox {
         if self.instance.as_deref() != Some(instance) {
             self.instance = Some(instance.into());
             let undecided = std::mem::take(&mut self.under_way);
-            for (_, under_way) in undecided.into_iter().rev() {
+            for under_way in undecided.into_iter().rev() {
                 self.waiting.push_front(v1::FrameReport { resent: false, ..under_way.report });
             }
             self.totals = Totals::default();
@@ -91,7 +92,7 @@ impl Outbox {
 
     /// The connection broke: what is not decided will be sent again on the next one.
     pub fn disconnected(&mut self) {
-        for under_way in self.under_way.values_mut() {
+        for under_way in &mut self.under_way {
             under_way.on_the_wire = false;
         }
         self.credit = 0;
@@ -102,7 +103,7 @@ impl Outbox {
         if self.credit == 0 {
             return None;
         }
-        if let Some(again) = self.under_way.values_mut().find(|under_way| !under_way.on_the_wire) {
+        if let Some(again) = self.under_way.iter_mut().find(|under_way| !under_way.on_the_wire) {
             again.on_the_wire = true;
             again.report.resent = true;
             return Some(again.report.clone());
@@ -116,15 +117,20 @@ impl Outbox {
         self.totals.in_flight += count;
         report.blocks_sent = self.totals.sent;
         report.blocks_dropped = self.totals.dropped_at_node;
-        let known =
-            self.under_way.insert(id(&report), UnderWay { report: report.clone(), on_the_wire: true });
-        if let Some(other) = known {
+        if let Some(other) = self.decided(id(&report)) {
             // Two reports of one frame share one acknowledgement.
-            let lost = paths(&other.report);
+            let lost = paths(&other);
             self.totals.in_flight -= lost;
             self.totals.dropped += lost;
         }
+        self.under_way.push(UnderWay { report: report.clone(), on_the_wire: true });
         Some(report)
+    }
+
+    /// Removes the report of a frame from those under way.
+    fn decided(&mut self, frame: FrameId) -> Option<v1::FrameReport> {
+        let position = self.under_way.iter().position(|under_way| id(&under_way.report) == frame)?;
+        Some(self.under_way.remove(position).report)
     }
 
     /// Books the acknowledgement of a report and returns the report; none if it is not under way.
@@ -132,7 +138,7 @@ impl Outbox {
         if decision.credit > 0 {
             self.credit = allowed(decision.credit);
         }
-        let report = self.under_way.remove(&FrameId { run: decision.run, frame: decision.frame })?.report;
+        let report = self.decided(FrameId { run: decision.run, frame: decision.frame })?;
         let count = paths(&report);
         let mut left = count;
         let mut take = |claimed: u32| {
@@ -337,6 +343,20 @@ mod tests {
     fn one_report_waits_at_least() {
         let mut outbox = Outbox::new(0);
         assert_eq!((outbox.push(report(0)), outbox.push(report(1)), outbox.waiting()), (0, 3, 1));
+    }
+
+    /// Reports are sent again in the order of the first time, whichever run has the greater identity.
+    #[test]
+    fn a_new_run_with_a_smaller_identity_is_sent_again_last() {
+        let mut outbox = Outbox::new(4);
+        outbox.registered("first", 4);
+        for (run, frame) in [(900, 7), (5, 0), (5, 1)] {
+            outbox.push(v1::FrameReport { run, ..report(frame) });
+        }
+        assert_eq!(frames(&mut outbox), [7, 0, 1]);
+        outbox.disconnected();
+        outbox.registered("first", 4);
+        assert_eq!(frames(&mut outbox), [7, 0, 1]);
     }
 
     /// Frames of another run are other frames.

@@ -4,12 +4,13 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
-use proto::backoff::{Backoff, random_u64};
+use proto::backoff::Backoff;
 use proto::channel::connect;
 use proto::clock::unix_time_ns;
 use proto::convert::PayloadFormat;
 use proto::format::{payload_from_wire, precision_from_wire};
 use proto::samples::Precision;
+use proto::secret::secret;
 use proto::site::{MAX_SITE_BYTES, SharedSite};
 use proto::v1::fusion_client::FusionClient;
 use proto::{PROTOCOL_VERSION, SESSION_KEY, v1};
@@ -45,14 +46,14 @@ pub(crate) struct Reporter {
     assignments: watch::Sender<Option<Assignment>>,
     /// The index of the last registration, which is claimed again after a restart of the fusion center.
     index: Option<u32>,
-    /// Distinguishes this process from an earlier one of the same identity.
+    /// Proves to the fusion center that a registration comes from this process.
     incarnation: String,
 }
 
 impl Reporter {
     pub fn new(context: NodeContext, assignments: watch::Sender<Option<Assignment>>) -> Self {
         let index = context.options.index;
-        Self { context, assignments, index, incarnation: format!("{:016x}", random_u64()) }
+        Self { context, assignments, index, incarnation: secret() }
     }
 
     /// Runs until `finish`, or until the fusion center refuses the node.
@@ -63,8 +64,9 @@ impl Reporter {
                 registered = self.register() => registered?,
                 () = finish.cancelled() => return Ok(()),
             };
+            let assignment = self.check(&reply)?;
             let opened = Instant::now();
-            let ended = self.stream(client, &reply, &finish).await;
+            let ended = self.stream(client, &reply, assignment, &finish).await;
             if opened.elapsed() > CALL {
                 backoff.reset();
                 failures.succeeded(opened.into_std());
@@ -92,10 +94,7 @@ impl Reporter {
         let mut failures = Failures::default();
         loop {
             let status = match self.try_register().await {
-                Ok(registered) => {
-                    self.assign(&registered.1)?;
-                    return Ok(registered);
-                }
+                Ok(registered) => return Ok(registered),
                 Err(status) => status,
             };
             let reason = status.message().to_owned();
@@ -104,10 +103,13 @@ impl Reporter {
                 Code::InvalidArgument if self.index != self.context.options.index => {
                     self.index = self.context.options.index;
                 }
-                Code::FailedPrecondition | Code::InvalidArgument => return Err(NodeError::Refused(reason)),
+                Code::FailedPrecondition | Code::InvalidArgument | Code::PermissionDenied => {
+                    return Err(NodeError::Refused(reason));
+                }
+                // Whoever holds the index may leave, and a registration without a stream expires.
                 Code::AlreadyExists | Code::ResourceExhausted => {
                     let since = *taken_since.get_or_insert_with(Instant::now);
-                    if since.elapsed() >= self.context.options.claim_timeout {
+                    if self.context.options.claim_timeout.is_some_and(|limit| since.elapsed() >= limit) {
                         return Err(NodeError::Refused(reason));
                     }
                     // Unless its options claim an index, the node takes any other.
@@ -141,8 +143,8 @@ impl Reporter {
         Ok((client, reply))
     }
 
-    /// Checks the reply of the fusion center and passes it on to the worker.
-    fn assign(&mut self, reply: &v1::RegisterReply) -> Result<(), NodeError> {
+    /// Checks the reply of the fusion center.
+    fn check(&mut self, reply: &v1::RegisterReply) -> Result<Assignment, NodeError> {
         let refused = |reason: &dyn Display| NodeError::Refused(reason.to_string());
         let message = reply.site.clone().ok_or_else(|| refused(&"the fusion center sent no site"))?;
         let site = SharedSite::with_hash(message, &reply.site_sha256).map_err(|error| refused(&error))?;
@@ -158,7 +160,13 @@ impl Reporter {
         self.index = Some(index);
         let max_report_bytes = reply.max_report_bytes;
         let format = self.format(reply);
-        let assignment = Assignment { index, site: Arc::new(site), format, max_report_bytes };
+        Ok(Assignment { index, site: Arc::new(site), format, max_report_bytes })
+    }
+
+    /// Passes an assignment on to the worker. Only once the stream of reports is open: the fusion center then waits for
+    /// this node, and no frame is fused without it.
+    fn assign(&self, assignment: Assignment, reply: &v1::RegisterReply) {
+        let format = assignment.format;
         if self.assignments.borrow().as_ref() != Some(&assignment) {
             let (payload, precision) = (format.kind, format.precision.name());
             let asked = payload_from_wire(reply.payload).map(tracing::field::debug);
@@ -168,7 +176,6 @@ impl Reporter {
             self.context.outbox.send_modify(Outbox::clear);
             self.assignments.send_replace(Some(assignment));
         }
-        Ok(())
     }
 
     /// The payload format of the node's options; where these leave it open, what the fusion center asks for.
@@ -185,11 +192,13 @@ impl Reporter {
         &self,
         client: FusionClient<Channel>,
         reply: &v1::RegisterReply,
+        assignment: Assignment,
         finish: &CancellationToken,
     ) -> Result<(), String> {
         let message = |status: Status| status.message().to_owned();
         let (reports, outgoing) = mpsc::unbounded_channel();
         let mut acknowledgements = self.open(client, reply, outgoing).await.map_err(message)?;
+        self.assign(assignment, reply);
         self.context.readiness.fusion(None);
         self.context.outbox.send_modify(|outbox| outbox.registered(&reply.instance, reply.credit));
         let mut changes = self.context.outbox.subscribe();

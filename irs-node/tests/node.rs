@@ -210,7 +210,7 @@ async fn a_taken_index_is_asked_for_again_until_it_is_free_or_time_is_up() {
     *fusion.refuse.lock().unwrap() = Some(Status::already_exists("index 2 is taken"));
     let node = Node::start(fusion.address, echoes.publisher.address(), |raw| {
         raw.index = Some(2);
-        raw.claim_timeout = Duration::from_millis(100);
+        raw.claim_timeout = Some(Duration::from_millis(100));
     })
     .await;
     let error = node.ended().await.unwrap_err();

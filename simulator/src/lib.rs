@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use model::{EchoSource, Scenario};
-use proto::clock::unix_time_ns;
 use proto::echo::{EchoLedger, EchoPublisher};
+use proto::secret::run_identity;
 use proto::site::SharedSite;
 use serde::Serialize;
 use settings::{EndpointOptions, Layered};
@@ -46,7 +46,7 @@ const WAIT_REPORT: Duration = Duration::from_millis(500);
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SimulatorSummary {
     pub role: &'static str,
-    /// The run that all frames belonged to.
+    /// The random identity of the run that all frames belonged to.
     pub run: u64,
     pub frames: u64,
     /// Largest delay of a frame after its intended time.
@@ -123,7 +123,7 @@ pub async fn run(
         control::serve(listener, names, &course, stop_serving.clone())
     });
     let nodes = scenario.irs.len();
-    let run = unix_time_ns();
+    let run = run_identity();
     let source = build(scenario.clone()).await?;
     let hash = SharedSite::new(source.system().clone())?.sha256;
     let transmission = Transmission {

@@ -151,6 +151,21 @@ impl Node {
         Self::open(client, reply.index as usize, reply.session).await
     }
 
+    /// The same, as soon as the index is free.
+    pub async fn join_in_time(center: &Center, identity: &str, index: Option<u32>) -> Self {
+        let mut client = center.client().await;
+        let reply = within(async {
+            loop {
+                match client.register(application(identity, index)).await {
+                    Ok(reply) => break reply.into_inner(),
+                    Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+                }
+            }
+        })
+        .await;
+        Self::open(client, reply.index as usize, reply.session).await
+    }
+
     pub async fn open(mut client: FusionClient<Channel>, index: usize, session: String) -> Self {
         let (reports, outgoing) = mpsc::channel(64);
         let mut request = Request::new(ReceiverStream::new(outgoing));
@@ -186,6 +201,7 @@ pub fn fix_lines(path: &std::path::Path) -> Vec<String> {
         .map(|line| {
             let mut fix: serde_json::Value = serde_json::from_str(line).unwrap();
             let object = fix.as_object_mut().unwrap();
+            object.remove("run").unwrap();
             object.remove("timing").unwrap();
             object.remove("source").unwrap();
             fix.to_string()
