@@ -10,7 +10,9 @@
 //! it is more than [`crate::progress::MOST_AHEAD`] frames beyond, or in another run, and no majority has reached
 //! such numbers by its deadline, it is refused. A frame that fewer than half of the nodes waited for have
 //! reported is closed without a fix. A node that invents frame numbers therefore does not affect the frames of others.
-//! Frames that a node closed while it was alone stay closed only as long as the other nodes do not contradict it.
+//! What was closed stays closed as long as a majority stands by it: once those that caused it have left or are outvoted,
+//! and the others have been behind it for [`MISSES_UNTIL_SILENT`] deadlines, it is withdrawn. A path that was fused is never
+//! fused again.
 //!
 //! Pure: time is passed in. Memory is bounded by the credit of the nodes and [`REMEMBERED_FRAMES`].
 
@@ -21,6 +23,7 @@ use proto::convert::{FrameId, Report, Times};
 
 use crate::ledger::Fates;
 use crate::progress::{Progress, is_far};
+use crate::runs::{Position, Runs};
 
 /// Deadlines in a row after which a connected node is no longer waited for.
 pub const MISSES_UNTIL_SILENT: u32 = 3;
@@ -80,6 +83,7 @@ pub struct Assembled<T> {
 
 #[derive(Debug)]
 struct Open<T> {
+    frame: FrameId,
     blocks: FrameBlocks,
     members: Vec<Member<T>>,
     reported: Vec<bool>,
@@ -93,15 +97,16 @@ struct Open<T> {
 pub struct Assembler<T> {
     count: usize,
     deadline_ns: u64,
-    open: BTreeMap<FrameId, Open<T>>,
-    closed: VecDeque<(FrameId, Vec<u32>)>,
-    last_closed: Option<FrameId>,
-    /// The furthest frame that was closed with reports of a majority of the connected nodes, and of at least two.
-    agreed: Option<FrameId>,
-    /// Since when a majority has been behind what a single node closed.
+    runs: Runs,
+    open: BTreeMap<Position, Open<T>>,
+    closed: VecDeque<(Position, Vec<u32>)>,
+    last_closed: Option<Position>,
+    /// Since when a majority has been behind what was closed.
     contradicted_ns: Option<u64>,
     progress: Progress,
-    reach: Option<FrameId>,
+    reach: Option<Position>,
+    /// A run on which the nodes are split.
+    contested: Option<u64>,
     misses: Vec<u32>,
 }
 
@@ -110,20 +115,21 @@ impl<T> Assembler<T> {
         Self {
             count: irs_count,
             deadline_ns,
+            runs: Runs::default(),
             open: BTreeMap::new(),
             closed: VecDeque::with_capacity(REMEMBERED_FRAMES),
             last_closed: None,
-            agreed: None,
             contradicted_ns: None,
             progress: Progress::new(irs_count, deadline_ns),
             reach: None,
+            contested: None,
             misses: vec![0; irs_count],
         }
     }
 
     /// A node has connected or disconnected; returns the frames that waited only for it.
     pub fn set_connected(&mut self, node: usize, connected: bool, now_ns: u64) -> Vec<Assembled<T>> {
-        self.progress.set_connected(node, connected);
+        self.progress.set_connected(node, connected, now_ns);
         self.misses[node] = 0;
         self.observe(now_ns);
         self.close_complete()
@@ -138,19 +144,29 @@ impl<T> Assembler<T> {
     }
 
     /// When a frame is due; none while it waits for a majority to reach it.
-    fn due_ns(&self, frame: FrameId, open: &Open<T>) -> Option<u64> {
-        let first_ns = Some(open.first_ns).filter(|_| is_far(frame, self.reach));
+    fn due_ns(&self, frame: Position, open: &Open<T>) -> Option<u64> {
+        let first_ns = Some(open.first_ns).filter(|_| self.is_far(frame));
         Some(open.reached_ns.or(first_ns)?.saturating_add(self.deadline_ns))
     }
 
     /// Updates the reach of the majority; frames within it may be closed from now on.
     fn observe(&mut self, now_ns: u64) {
         self.progress.observe(self.open.keys().next_back().copied(), now_ns);
-        self.reach = self.progress.reach();
+        (self.reach, self.contested) = (self.progress.reach(), self.progress.contested());
         let Some(reach) = self.reach else { return };
         for (_, open) in self.open.range_mut(..=reach) {
             open.reached_ns.get_or_insert(now_ns);
         }
+    }
+
+    /// The run that a majority of the nodes reports; none before the first.
+    pub fn run(&self) -> Option<u64> {
+        self.reach.and_then(|reach| self.runs.identity(reach.epoch))
+    }
+
+    /// Whether a frame is too far ahead to wait for a majority.
+    fn is_far(&self, frame: Position) -> bool {
+        is_far(frame, self.reach) && self.contested != Some(frame.epoch)
     }
 
     pub fn open_frames(&self) -> usize {
@@ -165,15 +181,18 @@ impl<T> Assembler<T> {
         now_ns: u64,
         acknowledgement: T,
     ) -> Result<Vec<Assembled<T>>, Member<T>> {
-        let Report { frame, node: said, bytes, paths, refused, times, resent, .. } = report;
+        let Report { frame: id, node: said, bytes, paths, refused, times, resent, .. } = report;
+        let frame = self.position(id);
         let fates = Fates { dropped: refused.len() as u64, ..Fates::default() };
         let mut member =
             Member { node, acknowledgement, fates, repeated: 0, times: None, bytes, received_ns: now_ns };
-        if Some(frame) > self.agreed {
+        self.progress.spoke(node, now_ns);
+        // Old frames are no progress, as long as a majority stands by what was closed.
+        if self.reach < self.last_closed || Some(frame) > self.last_closed {
             self.progress.advance(node, frame, now_ns);
-            self.observe(now_ns);
-            self.withdraw_if_contradicted(now_ns);
         }
+        self.observe(now_ns);
+        self.withdraw_if_contradicted(now_ns);
         if self.is_closed(frame) {
             let known = self.known(frame).map_or(0, |bits| bits[node]);
             for (k, _) in paths {
@@ -188,6 +207,7 @@ impl<T> Assembler<T> {
         self.misses[node] = 0;
         let count = self.count;
         let open = self.open.entry(frame).or_insert_with(|| Open {
+            frame: id,
             blocks: FrameBlocks::new(count),
             members: Vec::with_capacity(count),
             reported: vec![false; count],
@@ -214,26 +234,26 @@ impl<T> Assembler<T> {
     pub fn close_due(&mut self, now_ns: u64) -> Vec<Assembled<T>> {
         self.observe(now_ns);
         let mut closed = self.close_complete();
-        let due: Vec<FrameId> = self
+        let due: Vec<Position> = self
             .open
             .iter()
             .filter(|(id, open)| self.due_ns(**id, open).is_some_and(|due_ns| due_ns <= now_ns))
             .map(|(id, _)| *id)
             .collect();
         // A frame without a quorum, due or not, closes no other frame.
-        let closes_others = |id: &&FrameId| {
+        let closes_others = |id: &&Position| {
             let open = &self.open[id];
             open.reached_ns.is_some() && self.has_quorum(open)
         };
         let last = due.iter().rev().find(closes_others).copied();
-        let ripe: Vec<FrameId> =
+        let ripe: Vec<Position> =
             self.open.keys().filter(|id| Some(**id) <= last || due.contains(id)).copied().collect();
         closed.extend(ripe.into_iter().map(|id| self.close(id)));
         closed
     }
 
     pub fn close_all(&mut self) -> Vec<Assembled<T>> {
-        let ids: Vec<FrameId> = self.open.keys().copied().collect();
+        let ids: Vec<Position> = self.open.keys().copied().collect();
         ids.into_iter().map(|id| self.close(id)).collect()
     }
 
@@ -256,15 +276,15 @@ impl<T> Assembler<T> {
     fn close_complete(&mut self) -> Vec<Assembled<T>> {
         let complete = self.open.iter().rev().find(|(_, open)| self.is_complete(open)).map(|(id, _)| *id);
         let Some(complete) = complete else { return Vec::new() };
-        let ids: Vec<FrameId> = self.open.range(..=complete).map(|(id, _)| *id).collect();
+        let ids: Vec<Position> = self.open.range(..=complete).map(|(id, _)| *id).collect();
         ids.into_iter().map(|id| self.close(id)).collect()
     }
 
-    fn close(&mut self, frame: FrameId) -> Assembled<T> {
-        let open = self.open.remove(&frame).expect("an open frame");
+    fn close(&mut self, position: Position) -> Assembled<T> {
+        let open = self.open.remove(&position).expect("an open frame");
         let closing = if self.is_complete(&open) {
             Closing::Complete
-        } else if open.reached_ns.is_none() && is_far(frame, self.reach) {
+        } else if open.reached_ns.is_none() && self.is_far(position) {
             Closing::Ahead
         } else if self.has_quorum(&open) {
             Closing::Overdue
@@ -272,48 +292,54 @@ impl<T> Assembler<T> {
             Closing::Minority
         };
         if matches!(closing, Closing::Complete | Closing::Overdue) {
-            self.book(frame, &open);
+            self.book(position, &open);
         }
-        let Open { blocks, members, first_ns, last_ns, .. } = open;
+        let Open { frame, blocks, members, first_ns, last_ns, .. } = open;
         Assembled { frame, blocks, members, first_ns, last_ns, closing }
     }
 
     /// Remembers a frame that is fused: further reports of it, or of an earlier frame, are late.
-    fn book(&mut self, frame: FrameId, open: &Open<T>) {
-        let reported = open.reported.iter().filter(|reported| **reported).count();
+    fn book(&mut self, frame: Position, open: &Open<T>) {
         for l in (0..self.count).filter(|l| self.progress.is_connected(*l) && !open.reported[*l]) {
             self.misses[l] = self.misses[l].saturating_add(1);
         }
         self.last_closed = self.last_closed.max(Some(frame));
-        if reported >= 2 && 2 * reported > self.progress.connected() {
-            self.agreed = self.agreed.max(Some(frame));
-        }
         if self.closed.len() == REMEMBERED_FRAMES {
             self.closed.pop_front();
         }
         self.closed.push_back((frame, bits(&open.blocks)));
     }
 
-    /// Reopens frames that a node closed while it was alone, once a majority has stayed behind them for longer than a
-    /// node takes to catch up.
+    /// Reopens what was closed beyond the reach of a majority, once that has stayed behind it for longer than a node takes to
+    /// catch up.
     fn withdraw_if_contradicted(&mut self, now_ns: u64) {
-        if self.last_closed <= self.agreed || self.reach >= self.last_closed || self.reach.is_none() {
+        if self.reach >= self.last_closed || self.reach.is_none() {
             self.contradicted_ns = None;
             return;
         }
         let since_ns = *self.contradicted_ns.get_or_insert(now_ns);
         let patience_ns = self.deadline_ns.saturating_mul(u64::from(MISSES_UNTIL_SILENT));
         if now_ns.saturating_sub(since_ns) >= patience_ns {
-            self.last_closed = self.agreed;
+            let closed = self.closed.iter().map(|(frame, _)| Some(*frame));
+            self.last_closed = closed.filter(|frame| *frame < self.reach).max().flatten();
             self.contradicted_ns = None;
         }
     }
 
-    fn is_closed(&self, frame: FrameId) -> bool {
+    /// Where a frame stands; runs that are open, closed last or reported by a node are not forgotten.
+    fn position(&mut self, frame: FrameId) -> Position {
+        let ends = [self.last_closed, self.reach, self.open.keys().next().copied()];
+        let progress = &self.progress;
+        self.runs.position(frame, |epoch| {
+            progress.uses(epoch) || ends.iter().flatten().any(|position| position.epoch == epoch)
+        })
+    }
+
+    fn is_closed(&self, frame: Position) -> bool {
         Some(frame) <= self.last_closed || self.known(frame).is_some()
     }
 
-    fn known(&self, frame: FrameId) -> Option<&[u32]> {
+    fn known(&self, frame: Position) -> Option<&[u32]> {
         self.closed.iter().rev().find(|(id, _)| *id == frame).map(|(_, bits)| &bits[..])
     }
 }

@@ -22,6 +22,7 @@ use crate::ledger::Fates;
 use crate::node_table::NodeTable;
 use crate::pool::Pool;
 use crate::publish::{Outgoing, Publisher};
+use crate::queue::Queue;
 use crate::recording::Recorder;
 use crate::reply::PendingAcknowledgement;
 use crate::solve::{Earlier, History, Kept, Solved, Solver, solve};
@@ -32,7 +33,7 @@ const REMEMBERED_FATES: usize = 512;
 
 #[derive(Debug)]
 pub enum Event {
-    /// A node registered and is waited for from now on, or its stream ended.
+    /// The stream of a node has opened, and it is waited for from now on, or its stream has ended.
     Presence {
         node: usize,
         present: bool,
@@ -95,6 +96,8 @@ pub struct Engine {
     publisher: Publisher,
     recorder: Option<Recorder>,
     history: History,
+    /// The run that the nodes report.
+    run: Option<u64>,
     /// The latest acknowledged fates, by node: a report that comes again is acknowledged in the same way.
     acknowledged: Vec<VecDeque<(FrameId, Fates)>>,
 }
@@ -109,19 +112,20 @@ impl Engine {
         publisher: Publisher,
         recorder: Option<Recorder>,
     ) -> Self {
-        let delay = settings.solver_delay;
+        let (delay, deadline_ns) = (settings.solver_delay, settings.deadline.as_nanos() as u64);
         let history = History::new(solver.batch_frames());
         let work = move |job: Job| {
             std::thread::sleep(delay);
             (solve_or_fail(&solver, job.frame, &job.kept, &job.earlier), job)
         };
         Self {
-            assembler: Assembler::new(count, settings.deadline.as_nanos() as u64),
-            pool: Pool::new(settings.workers(), settings.queue, work),
+            assembler: Assembler::new(count, deadline_ns),
+            pool: Pool::new(settings.workers(), Queue::new(settings.queue, deadline_ns), work),
             node_table,
             publisher,
             recorder,
             history,
+            run: None,
             acknowledged: vec![VecDeque::with_capacity(REMEMBERED_FATES); count],
         }
     }
@@ -133,10 +137,14 @@ impl Engine {
             let deadline = self.assembler.next_deadline_ns().map(instant_of);
             tokio::select! {
                 biased;
-                solved = self.pool.next(), if !self.pool.is_idle() => match solved {
-                    Ok((solved, job)) => self.finish(solved, job).await,
-                    Err(error) => tracing::error!(%error, "a solver thread was lost"),
-                },
+                solved = self.pool.next(), if !self.pool.is_idle() => {
+                    // The next frame is solved while this one is published.
+                    self.start();
+                    match solved {
+                        Ok((solved, job)) => self.finish(solved, job).await,
+                        Err(error) => tracing::error!(%error, "a solver thread was lost"),
+                    }
+                }
                 event = events.recv(), if open => match event {
                     Some(Event::Report(incoming)) => self.take(*incoming),
                     Some(Event::Presence { node, present }) => {
@@ -213,13 +221,28 @@ impl Engine {
             let kept = Arc::new(Kept::new(blocks));
             let earlier = self.history.take(frame, &kept);
             self.node_table.offered();
-            if let Some(shed) = self.pool.submit(Job { frame, kept, earlier, members, first_ns, last_ns }) {
-                tracing::debug!(frame = shed.frame.frame, "overloaded: frame shed");
-                self.node_table.shed();
-                self.drop_all(shed.members, "shed: the fusion center is overloaded");
-            }
+            self.pool.submit(first_ns, Job { frame, kept, earlier, members, first_ns, last_ns });
+        }
+        self.start();
+        self.observe_run();
+    }
+
+    /// Starts what solvers are free for, and drops what is shed.
+    fn start(&mut self) {
+        for shed in self.pool.start(unix_time_ns()) {
+            tracing::debug!(frame = shed.frame.frame, "overloaded: frame shed");
+            self.node_table.shed();
+            self.drop_all(shed.members, "shed: the fusion center is overloaded");
         }
         self.observe_load();
+    }
+
+    fn observe_run(&mut self) {
+        let run = self.assembler.run();
+        if run.is_some() && run != self.run {
+            tracing::info!(run, before = self.run, "a majority of the nodes reports a new run");
+            self.run = run;
+        }
     }
 
     fn observe_load(&self) {
@@ -256,7 +279,6 @@ impl Engine {
     }
 
     async fn finish(&mut self, solved: Solved, job: Job) {
-        self.observe_load();
         let Job { frame, earlier, members, first_ns, last_ns, .. } = job;
         let reports = members.iter().filter_map(|member| {
             let times = member.times.filter(|times| times.intended_ns > 0)?;

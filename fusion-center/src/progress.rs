@@ -1,27 +1,33 @@
 //! The progress of each node, and of a majority of them.
 //!
 //! A node's head is the furthest frame that it has reported in its present session. The reach is the frame
-//! that a strict majority of the voters has reached; a voter is a connected node that is not silent. With one
+//! that a strict majority of the voters has reached; a voter is a connected node that is neither silent nor quiet. With one
 //! voter it is the head of that node, with two the smaller head: if two disagree there is no majority, and
-//! the smaller frame number closes fewer frames.
+//! the smaller frame number closes fewer frames. If half of the voters report a later run, that run is contested: its
+//! frames are neither closed nor refused until there is a majority.
 //!
 //! A node becomes silent when others wait for it and it makes no progress for [`MISSES_UNTIL_SILENT`] times its own
 //! pause between two reports, or as many deadlines if these are longer: a node that reports at its usual rate
 //! cannot be made silent by another that invents frames. As long as its rate is not known, its pause is taken
-//! to be [`MISSES_UNTIL_SILENT`] deadlines. Pure: time is passed in.
-
-use proto::convert::FrameId;
+//! to be [`MISSES_UNTIL_SILENT`] deadlines. A node is quiet if it has reported nothing for [`QUIET_DEADLINES`] deadlines while
+//! another did: one that jumped ahead and stopped does not hold the others up. Pure: time is passed in.
 
 use crate::assembler::MISSES_UNTIL_SILENT;
+use crate::runs::Position;
 
 /// Frames by which a report may be ahead of the reach. It is the largest credit that can be set: the reports that a node
 /// has in flight are never further ahead, unless it drops frames or invents them.
 pub const MOST_AHEAD: u64 = 256;
 
+/// Deadlines without any report after which a node loses its vote if others report.
+const QUIET_DEADLINES: u64 = 20;
+
 #[derive(Debug, Clone, Default)]
 struct Node {
     connected: bool,
-    head: Option<FrameId>,
+    head: Option<Position>,
+    /// When the last report came, or the connection before the first.
+    spoke_ns: u64,
     /// When the head last advanced.
     heard_ns: u64,
     /// Time between the last two advances of the head.
@@ -43,25 +49,30 @@ impl Progress {
     }
 
     /// A node has connected or disconnected. Connecting clears its head, but does not end its silence.
-    pub fn set_connected(&mut self, node: usize, connected: bool) {
+    pub fn set_connected(&mut self, node: usize, connected: bool, now_ns: u64) {
         let node = &mut self.nodes[node];
         node.connected = connected;
         if connected {
-            (node.head, node.pause_ns) = (None, None);
+            (node.head, node.pause_ns, node.spoke_ns) = (None, None, now_ns);
         }
+    }
+
+    /// A report of a node was received, of whatever frame.
+    pub fn spoke(&mut self, node: usize, now_ns: u64) {
+        self.nodes[node].spoke_ns = now_ns;
+    }
+
+    /// Whether a frame of this epoch is the head of a node.
+    pub fn uses(&self, epoch: u64) -> bool {
+        self.nodes.iter().any(|node| node.head.is_some_and(|head| head.epoch == epoch))
     }
 
     pub fn is_connected(&self, node: usize) -> bool {
         self.nodes[node].connected
     }
 
-    /// Number of connected nodes.
-    pub fn connected(&self) -> usize {
-        self.nodes.iter().filter(|node| node.connected).count()
-    }
-
     /// A node has reported a frame.
-    pub fn advance(&mut self, node: usize, frame: FrameId, now_ns: u64) {
+    pub fn advance(&mut self, node: usize, frame: Position, now_ns: u64) {
         let node = &mut self.nodes[node];
         if node.head >= Some(frame) {
             return;
@@ -73,7 +84,7 @@ impl Progress {
     }
 
     /// Updates which nodes are silent; `furthest` is the furthest open frame.
-    pub fn observe(&mut self, furthest: Option<FrameId>, now_ns: u64) {
+    pub fn observe(&mut self, furthest: Option<Position>, now_ns: u64) {
         for index in 0..self.nodes.len() {
             let node = &mut self.nodes[index];
             if node.connected && node.head < furthest {
@@ -99,23 +110,42 @@ impl Progress {
         (0..self.nodes.len()).filter_map(|node| self.silence_ns(node)).min()
     }
 
-    /// The furthest frame that a majority of the voters has reached; without voters, the furthest head.
-    pub fn reach(&self) -> Option<FrameId> {
-        let voters = self.nodes.iter().filter(|node| node.connected && !node.silent);
-        let mut heads: Vec<Option<FrameId>> = voters.map(|node| node.head).collect();
+    /// The furthest frame that a majority of the voters has reached; without voters, the furthest head of the connected
+    /// nodes, or of all if none is connected.
+    pub fn reach(&self) -> Option<Position> {
+        let heads = self.heads();
         if heads.is_empty() {
-            return self.nodes.iter().filter_map(|node| node.head).max();
+            let nobody = self.nodes.iter().all(|node| !node.connected);
+            return self.nodes.iter().filter(|node| node.connected || nobody).filter_map(|node| node.head).max();
         }
-        heads.sort_unstable();
         heads[(heads.len() - 1) / 2]
+    }
+
+    /// The run that half of the voters report and the other half has not reached.
+    pub fn contested(&self) -> Option<u64> {
+        let heads = self.heads();
+        let [lower, upper] = [heads.len().checked_sub(1)? / 2, heads.len() / 2].map(|i| heads[i].map(|head| head.epoch));
+        upper.filter(|_| lower != upper)
+    }
+
+    /// The heads of the voters, in order.
+    fn heads(&self) -> Vec<Option<Position>> {
+        let connected = || self.nodes.iter().filter(|node| node.connected);
+        let spoke_ns = connected().map(|node| node.spoke_ns).max().unwrap_or(0);
+        let quiet_ns = self.deadline_ns.saturating_mul(QUIET_DEADLINES);
+        let is_quiet = |node: &Node| spoke_ns.saturating_sub(node.spoke_ns) > quiet_ns;
+        let voters = connected().filter(|node| !node.silent && !is_quiet(node));
+        let mut heads: Vec<Option<Position>> = voters.map(|node| node.head).collect();
+        heads.sort_unstable();
+        heads
     }
 }
 
 /// Whether a frame is of a later run than `reach` or more than [`MOST_AHEAD`] frames beyond it; false without a reach.
-pub fn is_far(frame: FrameId, reach: Option<FrameId>) -> bool {
+pub fn is_far(frame: Position, reach: Option<Position>) -> bool {
     reach.is_some_and(|reach| {
-        frame.run > reach.run
-            || frame.run == reach.run && frame.frame > reach.frame.saturating_add(MOST_AHEAD)
+        frame.epoch > reach.epoch
+            || frame.epoch == reach.epoch && frame.frame > reach.frame.saturating_add(MOST_AHEAD)
     })
 }
 
@@ -123,14 +153,14 @@ pub fn is_far(frame: FrameId, reach: Option<FrameId>) -> bool {
 mod tests {
     use super::*;
 
-    fn id(run: u64, frame: u64) -> FrameId {
-        FrameId { run, frame }
+    fn id(epoch: u64, frame: u64) -> Position {
+        Position { epoch, frame }
     }
 
     fn with_heads(heads: &[Option<u64>]) -> Progress {
         let mut progress = Progress::new(heads.len(), 100);
         for (node, head) in heads.iter().enumerate() {
-            progress.set_connected(node, true);
+            progress.set_connected(node, true, 0);
             if let Some(frame) = head {
                 progress.advance(node, id(1, *frame), 0);
             }
@@ -154,15 +184,56 @@ mod tests {
     }
 
     #[test]
+    fn a_run_that_half_of_the_voters_report_is_contested() {
+        for (epochs, contested) in
+            [(&[1][..], None), (&[1, 2], Some(2)), (&[1, 1, 2], None), (&[1, 2, 1, 2], Some(2)), (&[2, 2, 1, 2], None)]
+        {
+            let mut progress = Progress::new(epochs.len(), 100);
+            for (node, epoch) in epochs.iter().enumerate() {
+                progress.set_connected(node, true, 0);
+                progress.advance(node, id(*epoch, 0), 0);
+            }
+            assert_eq!(progress.contested(), contested, "{epochs:?}");
+        }
+        assert_eq!(Progress::new(2, 100).contested(), None);
+    }
+
+    #[test]
     fn a_head_does_not_go_back_until_the_node_comes_anew() {
         let mut progress = with_heads(&[Some(9)]);
         progress.advance(0, id(1, 3), 1);
         assert_eq!(progress.reach(), Some(id(1, 9)));
-        progress.set_connected(0, false);
-        assert_eq!((progress.connected(), progress.is_connected(0)), (0, false));
+        progress.set_connected(0, false, 1);
+        assert!(!progress.is_connected(0));
         assert_eq!(progress.reach(), Some(id(1, 9)), "where nobody votes, the furthest head");
-        progress.set_connected(0, true);
-        assert_eq!((progress.connected(), progress.is_connected(0), progress.reach()), (1, true, None));
+        progress.set_connected(0, true, 1);
+        assert_eq!((progress.is_connected(0), progress.reach()), (true, None));
+    }
+
+    /// Whoever has left has no say while another is connected, even if that one is silent.
+    #[test]
+    fn the_head_of_who_left_does_not_count() {
+        let mut progress = with_heads(&[Some(9000), Some(4)]);
+        progress.observe(Some(id(1, 9000)), 0);
+        progress.observe(Some(id(1, 9000)), 900);
+        assert_eq!(progress.reach(), Some(id(1, 9000)), "node 1 is silent");
+        progress.set_connected(0, false, 901);
+        assert_eq!(progress.reach(), Some(id(1, 4)));
+    }
+
+    /// Two of three jump ahead and say nothing more: after twenty deadlines the third is followed.
+    #[test]
+    fn who_reports_nothing_while_others_do_loses_its_vote() {
+        let mut progress = with_heads(&[Some(9000), Some(9000), Some(4)]);
+        assert_eq!(progress.reach(), Some(id(1, 9000)));
+        progress.spoke(2, 2000);
+        assert_eq!(progress.reach(), Some(id(1, 9000)), "twenty deadlines of 100");
+        progress.spoke(2, 2001);
+        assert_eq!(progress.reach(), Some(id(1, 4)));
+        progress.spoke(0, 2002);
+        assert_eq!(progress.reach(), Some(id(1, 4)), "one of two");
+        progress.spoke(1, 2002);
+        assert_eq!(progress.reach(), Some(id(1, 9000)));
     }
 
     #[test]
@@ -185,7 +256,7 @@ mod tests {
         progress.advance(0, id(1, 3), 470);
         progress.observe(Some(id(1, 3)), 470);
         assert_eq!((progress.reach(), progress.next_silence_ns()), (Some(id(1, 2)), Some(1670)));
-        progress.set_connected(1, false);
+        progress.set_connected(1, false, 470);
         assert_eq!((progress.reach(), progress.next_silence_ns()), (Some(id(1, 3)), None));
     }
 

@@ -112,6 +112,97 @@ fn a_future_closed_by_a_lone_node_is_open_again_after_three_deadlines() {
     assert!(assembler.offer(1, report(5, PAIR), 1400, ()).is_err(), "what both had agreed on stays closed");
 }
 
+/// Three nodes, two of which are strangers with a quorum: they close a frame of the farthest run or number. While they stay
+/// connected they are the majority; when they leave, or are outvoted, the honest frames are fused again.
+#[test]
+fn a_poisoned_state_does_not_outlive_the_peers_that_caused_it() {
+    for (run, frame) in [(u64::MAX, 0), (1, u64::MAX), (1, u64::MAX - 1), (u64::MAX, u64::MAX), (0, 7)] {
+        let mut assembler = three();
+        for l in 0..3 {
+            let _ = assembler.offer(l, of_run(1, 5), 0, ()).unwrap();
+        }
+        for l in 0..2 {
+            let _ = assembler.offer(l, of_run(run, frame), 10, ());
+        }
+        let poisoned = assembler.close_due(120);
+        assert_eq!(frames(&poisoned), [(frame, Closing::Overdue)], "run {run} frame {frame}");
+        let honest = |assembler: &mut Assembler<()>, node, frame, now_ns| {
+            assembler.offer(node, of_run(1, frame), now_ns, ()).is_ok()
+        };
+        assert!(!honest(&mut assembler, 2, 6, 150), "two of three are a majority");
+        for l in 0..2 {
+            assembler.set_connected(l, false, 200);
+        }
+        let fused: Vec<u64> = (7..20).filter(|n| honest(&mut assembler, 2, *n, 60 * n)).collect();
+        assert_eq!(fused.first(), Some(&12), "three deadlines of 100 after 420");
+        assert_eq!(fused.last(), Some(&19));
+        // Honest nodes that take the places of the strangers are with the third at once.
+        (0..2).for_each(|l| drop(assembler.set_connected(l, true, 1200)));
+        for n in 20..25 {
+            (0..3).for_each(|l| assert!(honest(&mut assembler, l, n, 60 * n), "frame {n} of node {l}"));
+        }
+    }
+}
+
+/// Two of five close the future while the others are away, and stay when those come back: they are outvoted.
+#[test]
+fn a_poisoned_state_ends_when_its_peers_are_outvoted() {
+    let mut assembler = connected(5);
+    (2..5).for_each(|l| drop(assembler.set_connected(l, false, 0)));
+    for l in 0..2 {
+        let _ = assembler.offer(l, of_run(9, u64::MAX), 1, ()).unwrap();
+    }
+    (2..5).for_each(|l| drop(assembler.set_connected(l, true, 100)));
+    let mut fused = 0;
+    for n in 0..20 {
+        let closed: Vec<_> = (2..5).filter_map(|l| assembler.offer(l, of_run(4, n), 200 + 60 * n, ()).ok()).collect();
+        fused += closed.len();
+        assembler.close_due(200 + 60 * n + 30);
+    }
+    assert!(fused >= 3 * 14, "{fused} of 60 reports");
+    assert_eq!(assembler.run(), Some(4));
+}
+
+/// A restarted simulator has a random identity: a smaller one is followed as fast as a greater one.
+#[test]
+fn a_new_run_is_followed_whatever_its_identity() {
+    for next in [3, 9_000] {
+        let mut assembler = three();
+        for frame in 0..5 {
+            (0..3).for_each(|l| drop(assembler.offer(l, of_run(500, frame), 100 * frame, ()).unwrap()));
+        }
+        assert_eq!(assembler.run(), Some(500));
+        let mut closed = Vec::new();
+        for frame in 0..5 {
+            for l in 0..3 {
+                closed.extend(frames(&assembler.offer(l, of_run(next, frame), 600 + 100 * frame, ()).unwrap()));
+            }
+        }
+        assert_eq!(closed, (0..5).map(|frame| (frame, Closing::Complete)).collect::<Vec<_>>());
+        assert_eq!(assembler.run(), Some(next));
+    }
+}
+
+/// A node that invents a new run with every report neither displaces the runs in use nor grows the memory.
+#[test]
+fn a_flood_of_runs_disturbs_nobody() {
+    let mut assembler = three();
+    for frame in 0..2000 {
+        let now_ns = 1000 * frame;
+        for invented in 0..3 {
+            let _ = assembler.offer(2, of_run(10_000 + 3 * frame + invented, frame), now_ns, ());
+        }
+        let mut closed = Vec::new();
+        for l in 0..2 {
+            closed.extend(assembler.offer(l, of_run(1, frame), now_ns, ()).expect("not late"));
+        }
+        closed.extend(assembler.close_due(now_ns + 100));
+        let fused: Vec<u64> = closed.iter().filter(|f| is_fused(f)).map(|f| f.frame.frame).collect();
+        assert_eq!(fused, [frame]);
+        assert_eq!(assembler.open_frames(), 0);
+    }
+}
+
 /// How an invented frame number lies to the honest ones.
 #[derive(Debug, Clone, Copy)]
 enum Lie {
