@@ -40,13 +40,25 @@ impl Site {
 
     /// Starts the fusion center with further arguments. The default queue is so long that a stall loses no frame.
     pub fn fusion(&self, more: &[&str]) -> Process {
+        let arguments = self.fusion_arguments(more);
+        Process::start("fusion-center", &arguments.iter().map(String::as_str).collect::<Vec<_>>())
+    }
+
+    /// The same with a limit of file descriptors.
+    pub fn fusion_limited(&self, more: &[&str], descriptors: u32) -> Process {
+        let arguments = self.fusion_arguments(more);
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        Process::start_limited("fusion-center", &arguments, descriptors)
+    }
+
+    fn fusion_arguments(&self, more: &[&str]) -> Vec<String> {
         let (grpc, http) = (self.grpc.to_string(), self.http.to_string());
         let mut arguments = vec!["--listen", &grpc, "--http-listen", &http, "--power-dbm", "60"];
         if !more.contains(&"--queue") {
             arguments.extend(["--queue", "256"]);
         }
         arguments.extend(more);
-        Process::start("fusion-center", &arguments)
+        arguments.into_iter().map(str::to_owned).collect()
     }
 
     pub fn simulator(&self, more: &[&str]) -> Process {

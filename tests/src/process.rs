@@ -89,7 +89,18 @@ pub struct Process {
 
 impl Process {
     pub fn start(name: &str, arguments: &[&str]) -> Self {
-        let mut child = Command::new(executable(name))
+        Self::spawn(Command::new(executable(name)), name, arguments)
+    }
+
+    /// A process that may have at most this many file descriptors.
+    pub fn start_limited(name: &str, arguments: &[&str], descriptors: u32) -> Self {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("ulimit -n {descriptors}; exec \"$0\" \"$@\"")]).arg(executable(name));
+        Self::spawn(shell, name, arguments)
+    }
+
+    fn spawn(mut command: Command, name: &str, arguments: &[&str]) -> Self {
+        let mut child = command
             .args(arguments)
             .env("HYLOC_LOG", "info")
             // Otherwise a backhaul may refuse its plan on a busy machine and fail unrelated tests.

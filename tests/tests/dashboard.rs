@@ -339,7 +339,8 @@ fn the_api_describes_itself() {
             Some(("GET", _)) => "200",
             _ => "403",
         };
-        let (head, _) = http(site.http, request, "", "").unwrap();
+        let json = "content-type: application/json\r\n";
+        let (head, _) = http(site.http, request, json, "").unwrap();
         assert!(head.starts_with(&format!("HTTP/1.1 {status}")), "{request}: {head}");
     }
     let page: String = ["app.js", "controls.js", "panels.js", "map.js", "charts.js", "dom.js"]
