@@ -159,3 +159,54 @@ fn compose_publishes_the_fusion_center_alone() {
     assert!(!compose.contains("network_mode") && !compose.contains("privileged"));
     assert_eq!(compose.matches("ports:").count(), 2, "all services are looked at");
 }
+
+/// Every service of compose.yaml and stack.yaml has limits for memory, processes and logs, no capabilities, and, if it is one of
+/// ours, a root file system that cannot be written.
+#[test]
+fn containers_are_limited() {
+    let compose = deploy("compose.yaml");
+    let common = compose.split_once("\nservices:\n").unwrap().0;
+    let anchor = |name: &str| {
+        let rest = common.split_once(&format!(": &{name}\n")).unwrap().1;
+        rest.split("\nx-").next().unwrap().to_owned()
+    };
+    let (bounds, shared, node) = (anchor("bounds"), anchor("service"), anchor("node"));
+    for line in [
+        "  cap_drop: [ALL]",
+        "  security_opt: [\"no-new-privileges:true\"]",
+        "  pids_limit: 256",
+        "    driver: json-file",
+        "    options: { max-size: 10m, max-file: \"3\" }",
+    ] {
+        assert!(bounds.lines().any(|known| known == line), "{line}");
+    }
+    assert!(shared.contains("<<: *bounds") && shared.contains("read_only: true"), "{shared}");
+    assert!(shared.contains("mem_limit: ${NODE_MEMORY:-512m}") && node.contains("<<: *service"), "{shared}");
+    for name in ["fusion-center", "simulator", "node", "node-impaired", "emulator"] {
+        let lines = service(&compose, name);
+        let inherits = |line: &&str| ["<<: *service", "<<: *node"].contains(&line.trim());
+        assert!(lines.iter().any(inherits), "{name}");
+    }
+    for name in ["prometheus", "grafana"] {
+        let lines = service(&compose, name).join("\n");
+        assert!(lines.contains("<<: *bounds") && lines.contains("mem_limit: 1g"), "{name}");
+    }
+    for overridden in ["cap_add", "read_only: false", "privileged"] {
+        assert!(!compose.contains(overridden), "{overridden}");
+    }
+
+    let stack = deploy("stack.yaml");
+    let (common, services) = stack.split_once("\nservices:\n").unwrap();
+    for line in ["  read_only: true", "  cap_drop: [ALL]", "    options: { max-size: 10m, max-file: \"3\" }"]
+    {
+        assert!(common.lines().any(|known| known == line), "{line}");
+    }
+    assert!(common.contains("limits: { memory: \"${NODE_MEMORY:-512M}\", pids: 256 }"), "{common}");
+    for name in ["fusion-center", "simulator", "node"] {
+        let lines = service(&stack, name).join("\n");
+        let limited = lines.contains("resources: *resources")
+            || lines.contains("memory: \"${FUSION_MEMORY:-1G}\", pids: 256");
+        assert!(limited && lines.contains("<<: *service"), "{name}: {lines}");
+    }
+    assert_eq!(services.matches("<<: *service").count(), 3, "all services are looked at");
+}

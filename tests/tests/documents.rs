@@ -231,3 +231,94 @@ fn the_readme_has_the_speed_of_the_benchmarks() {
         assert!(readme.contains(&text), "the README should say: {text}");
     }
 }
+
+/// Every test that SECURITY.md names as `path::name` exists.
+#[test]
+fn promises_are_tested() {
+    let text = read(&root().join("SECURITY.md"));
+    let named: Vec<(&str, &str)> =
+        text.split('`').skip(1).step_by(2).filter_map(|code| code.split_once(".rs::")).collect();
+    for (path, name) in &named {
+        let source = read(&root().join(format!("{path}.rs")));
+        let (test, of_tokio) = (format!("fn {name}("), ["#[test]", "#[tokio::test"]);
+        let place = source.find(&test).unwrap_or_else(|| panic!("SECURITY.md: {path}.rs has no test {name}"));
+        let before = source[..place].rsplit("\n\n").next().unwrap_or_default();
+        assert!(of_tokio.iter().any(|mark| before.contains(mark)), "{path}.rs: {name} is no test");
+    }
+    let promises = text.lines().filter(|line| line.contains(".rs::")).count();
+    assert!(named.len() >= promises && promises >= 10, "{promises} promises");
+}
+
+/// The page of limits has the values of the code.
+#[test]
+fn limits_are_those_of_the_code() {
+    use telemetry::listener::limits::*;
+    use telemetry::log_limit::{BURST, REPORT_INTERVAL};
+    let page = read(&root().join("docs/reference/limits.md"));
+    let row = |name: &str, value: &dyn std::fmt::Display| {
+        let begin = format!("| {name} | {value} |");
+        assert!(page.contains(&begin), "docs/reference/limits.md should have: {begin}");
+    };
+    let seconds = |time: std::time::Duration| format!("{} s", time.as_secs());
+    row("connections to gRPC of the fusion center", &GRPC.connections);
+    row("connections to HTTP of a process", &HTTP.connections);
+    row("connections to a control interface", &CONTROL.connections);
+    row("connections to gRPC health of a node or simulator", &HEALTH.connections);
+    row("connections of nodes to the relay", &RELAY.connections);
+    assert_eq!(4 * GRPC.per_peer(), 3 * GRPC.connections, "the share of one peer");
+    row("descriptors kept for everything else", &RESERVED_DESCRIPTORS);
+    row("connections that are still being closed", &CLOSING);
+    row("time to establish a connection", &seconds(ESTABLISH_TIMEOUT));
+    row("time without a byte in either direction", &seconds(IDLE_TIMEOUT));
+    row("silence after which a connection counts as unused", &seconds(QUIET));
+    let (grpc, http) = (GRPC.within(1024), HTTP.within(1024));
+    let example = [grpc.connections, grpc.per_peer(), http.connections, http.per_peer()];
+    let text = page.split_whitespace().collect::<Vec<_>>().join(" ");
+    let expected = format!(
+        "{} connections to gRPC ({} of one peer) and {} to HTTP ({})",
+        example[0], example[1], example[2], example[3]
+    );
+    assert!(text.contains(&expected), "docs/reference/limits.md should say: {expected}");
+    row("time for the head of a request, and between two requests", &seconds(HEADER_TIMEOUT));
+    row("time until the response begins", &seconds(REQUEST_TIMEOUT));
+    row("header lines", &MAX_HEADERS);
+    row("bytes of the head", &MAX_HEAD_BYTES);
+    row("bytes of a body", &MAX_BODY_BYTES);
+    row("streams of a connection", &HTTP2.concurrent_streams);
+    row("bytes of a header list", &HTTP2.header_list_bytes);
+    row("bytes of a frame", &HTTP2.frame_bytes);
+    row("streams that the peer reset before they were served", &HTTP2.pending_resets);
+    row("streams reset because of an error of the peer", &HTTP2.error_resets);
+    let ping = format!("{}, {}", seconds(HTTP2.keepalive_interval), seconds(HTTP2.keepalive_timeout));
+    row("ping interval, time for its answer", &ping);
+    row(
+        "lines that a peer can provoke, per place in the code",
+        &format!("{BURST} at once, then 1 per second"),
+    );
+    assert_eq!(REPORT_INTERVAL.as_secs(), 10, "when suppressed lines are reported");
+    // Constants that are private to their crates, found in the source.
+    for (name, value, file, constant) in [
+        (
+            "bytes of a body to the control of the page",
+            "1024",
+            "fusion-center/src/dashboard/control.rs",
+            "LARGEST_BODY: usize",
+        ),
+        ("viewers of live events", "64", "fusion-center/src/dashboard/viewers.rs", "MOST_VIEWERS: usize"),
+        ("fixes waiting for a watcher", "64", "fusion-center/src/service.rs", "WATCH_QUEUE: usize"),
+        ("events waiting for the engine", "256", "fusion-center/src/run.rs", "EVENT_QUEUE: usize"),
+        ("frames ahead of the other nodes", "256", "fusion-center/src/progress.rs", "MOST_AHEAD: u64"),
+        ("links of the relay", "64", "backhaul/src/plan.rs", "MOST_LINKS: usize"),
+        ("connections of one link", "16", "backhaul/src/relay.rs", "MOST_CONNECTIONS: usize"),
+        (
+            "characters of a peer's text in a line",
+            "200",
+            "telemetry/src/log_limit.rs",
+            "MAX_CHARACTERS: usize",
+        ),
+    ] {
+        let definition = format!("const {constant} = {value};");
+        assert!(read(&root().join(file)).contains(&definition), "{file}: no {definition}");
+        row(name, &value);
+    }
+}

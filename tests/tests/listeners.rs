@@ -63,13 +63,15 @@ fn idle_strangers_lock_out_nobody() {
         summary["ledger"].as_array().unwrap().iter().all(|node| node["connected"] == true)
     });
     for (listener, most) in [("grpc", 448.0), ("http", 224.0)] {
-        let displaced = metric(
-            site.http,
-            &format!("hyloc_connections_total{{listener=\"{listener}\",fate=\"displaced\"}}"),
-        );
+        let fate = |fate: &str| {
+            let sample = format!("hyloc_connections_total{{listener=\"{listener}\",fate=\"{fate}\"}}");
+            metric(site.http, &sample)
+        };
+        let (displaced, others) = (fate("displaced"), fate("timed_out") + fate("refused"));
         let open = metric(site.http, &format!("hyloc_connections_open{{listener=\"{listener}\"}}"));
-        println!("{listener}: {displaced} displaced, {open} open");
-        assert!(displaced >= STRANGERS as f64 - most && open <= most, "{listener}: {displaced}, {open}");
+        println!("{listener}: {displaced} displaced, {others} timed out or refused, {open} open");
+        assert!(displaced >= 1.0 && displaced + others >= STRANGERS as f64 - most, "{listener}");
+        assert!(open <= most, "{listener}: {open}");
     }
     drop(strangers);
     simulator.stop();
@@ -91,7 +93,8 @@ fn exhausted_descriptors_are_survived() {
     let before = getrlimit(Resource::Nofile);
     let few = Rlimit { current: highest.map(|highest| highest + 3), ..before };
     prlimit(id, Resource::Nofile, few).expect("a lower limit");
-    let strangers = idle_connections(site.http, 8);
+    // More than the limit, because numbers below the highest one may be free.
+    let strangers = idle_connections(site.http, 100);
     let said = fusion.said("connections cannot be accepted");
     assert!(said.contains("WARN") && said.contains("wait_ms"), "{said}");
     drop(strangers);
