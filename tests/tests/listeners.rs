@@ -2,6 +2,7 @@
 //! refused messages. All clients are on the loopback and bounded in number.
 #![allow(clippy::print_stdout)]
 
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -88,13 +89,14 @@ fn exhausted_descriptors_are_survived() {
     let mut fusion = site.fusion(&[]);
     fusion.started();
     let id = Pid::from_raw(fusion.id() as i32);
-    let highest = std::fs::read_dir(format!("/proc/{}/fd", fusion.id())).expect("descriptors");
-    let highest = highest.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u64>().ok()).max();
-    let before = getrlimit(Resource::Nofile);
-    let few = Rlimit { current: highest.map(|highest| highest + 3), ..before };
+    let open = std::fs::read_dir(format!("/proc/{}/fd", fusion.id())).expect("descriptors");
+    let open: BTreeSet<u64> =
+        open.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u64>().ok()).collect();
+    let lowest_free = (0..).find(|number| !open.contains(number)).expect("a free number");
+    // A new descriptor gets the lowest free number, which must be below the limit.
+    let few = Rlimit { current: Some(lowest_free + 2), ..getrlimit(Resource::Nofile) };
     prlimit(id, Resource::Nofile, few).expect("a lower limit");
-    // More than the limit, because numbers below the highest one may be free.
-    let strangers = idle_connections(site.http, 100);
+    let strangers = idle_connections(site.http, 8);
     let said = fusion.said("connections cannot be accepted");
     assert!(said.contains("WARN") && said.contains("wait_ms"), "{said}");
     drop(strangers);
