@@ -240,7 +240,7 @@ impl Engine {
     fn observe_run(&mut self) {
         let run = self.assembler.run();
         if run.is_some() && run != self.run {
-            tracing::info!(run, before = self.run, "a majority of the nodes reports a new run");
+            telemetry::info_limited!(run, before = self.run, "a majority of the nodes reports a new run");
             self.run = run;
         }
     }

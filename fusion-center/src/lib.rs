@@ -32,6 +32,7 @@ mod service;
 pub mod solve;
 pub mod statistics;
 mod truth;
+mod viewers;
 mod wire;
 
 pub use options::FusionOptions;

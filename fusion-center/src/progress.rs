@@ -116,7 +116,12 @@ impl Progress {
         let heads = self.heads();
         if heads.is_empty() {
             let nobody = self.nodes.iter().all(|node| !node.connected);
-            return self.nodes.iter().filter(|node| node.connected || nobody).filter_map(|node| node.head).max();
+            return self
+                .nodes
+                .iter()
+                .filter(|node| node.connected || nobody)
+                .filter_map(|node| node.head)
+                .max();
         }
         heads[(heads.len() - 1) / 2]
     }
@@ -124,7 +129,8 @@ impl Progress {
     /// The run that half of the voters report and the other half has not reached.
     pub fn contested(&self) -> Option<u64> {
         let heads = self.heads();
-        let [lower, upper] = [heads.len().checked_sub(1)? / 2, heads.len() / 2].map(|i| heads[i].map(|head| head.epoch));
+        let [lower, upper] =
+            [heads.len().checked_sub(1)? / 2, heads.len() / 2].map(|i| heads[i].map(|head| head.epoch));
         upper.filter(|_| lower != upper)
     }
 
@@ -185,9 +191,13 @@ mod tests {
 
     #[test]
     fn a_run_that_half_of_the_voters_report_is_contested() {
-        for (epochs, contested) in
-            [(&[1][..], None), (&[1, 2], Some(2)), (&[1, 1, 2], None), (&[1, 2, 1, 2], Some(2)), (&[2, 2, 1, 2], None)]
-        {
+        for (epochs, contested) in [
+            (&[1][..], None),
+            (&[1, 2], Some(2)),
+            (&[1, 1, 2], None),
+            (&[1, 2, 1, 2], Some(2)),
+            (&[2, 2, 1, 2], None),
+        ] {
             let mut progress = Progress::new(epochs.len(), 100);
             for (node, epoch) in epochs.iter().enumerate() {
                 progress.set_connected(node, true, 0);

@@ -87,7 +87,11 @@ mod tests {
         assert_eq!(queue.shed(211), [0, 1]);
         queue.solved(70);
         assert_eq!(queue.shed(155), [2], "130 are left");
-        assert_eq!((queue.shed(1000), queue.len(), queue.oldest()), (vec![3], 1, Some(&4)), "the newest stays");
+        assert_eq!(
+            (queue.shed(1000), queue.len(), queue.oldest()),
+            (vec![3], 1, Some(&4)),
+            "the newest stays"
+        );
         assert_eq!((queue.pop(), queue.pop()), (Some(4), None));
         assert!(queue.shed(1000).is_empty());
     }

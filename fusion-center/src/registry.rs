@@ -121,10 +121,7 @@ pub struct Registry {
 
 impl Registry {
     pub fn new(irs_count: usize, site_sha256: &[u8]) -> Self {
-        Self {
-            site_sha256: site_sha256.to_vec(),
-            registrations: vec![Registration::default(); irs_count],
-        }
+        Self { site_sha256: site_sha256.to_vec(), registrations: vec![Registration::default(); irs_count] }
     }
 
     /// Registers a node under the session `secret`; returns its index.

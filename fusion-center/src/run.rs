@@ -34,6 +34,7 @@ use crate::service::FusionService;
 use crate::solve::Solver;
 use crate::statistics::Figures;
 use crate::truth::TruthStore;
+use crate::viewers::Viewers;
 
 /// The name of this process in announcements.
 const NAME: &str = "fusion-center";
@@ -167,6 +168,7 @@ async fn serve(
         node_table: node_table.clone(),
         truth,
         viewer: viewer.clone(),
+        watchers: Viewers::default(),
         shutdown: shutdown.clone(),
     };
     let engine = Engine::new(solver, count, options.engine, node_table.clone(), publisher, recorder);

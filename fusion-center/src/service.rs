@@ -1,5 +1,6 @@
 //! The gRPC service: checks messages and passes them to engine, node table or publisher.
 
+use std::net::Ipv4Addr;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use proto::format::{payload_to_wire, precision_to_wire};
 use proto::site::SharedSite;
 use proto::v1::fusion_server::Fusion;
 use proto::{SESSION_KEY, v1};
+use telemetry::listener::admission::peer_key;
 use telemetry::log_limit::clipped;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{mpsc, oneshot};
@@ -26,6 +28,7 @@ use crate::recording::{TruthEntry, TruthRecorder};
 use crate::registry::{Application, RegistrationError, StreamError};
 use crate::reply::AcknowledgementSender;
 use crate::truth::{TrueTarget, TruthStore};
+use crate::viewers::Viewers;
 
 /// Fixes that may wait for one watcher.
 const WATCH_QUEUE: usize = 64;
@@ -47,6 +50,8 @@ pub struct FusionService {
     pub node_table: NodeTable,
     pub truth: TruthStore,
     pub viewer: Viewer,
+    /// The streams of fixes that are open.
+    pub watchers: Viewers,
     pub shutdown: CancellationToken,
 }
 
@@ -124,10 +129,12 @@ impl Fusion for FusionService {
         let session = request.metadata().get(SESSION_KEY).and_then(|value| value.to_str().ok());
         let connected = match session {
             None => Err(Status::unauthenticated("no session: register first")),
-            Some(session) => self.node_table.connect(session).map(|node| (node, session.to_owned())).map_err(Status::from),
+            Some(session) => {
+                self.node_table.connect(session).map(|node| (node, session.to_owned())).map_err(Status::from)
+            }
         };
         let (node, session) = connected.inspect_err(|_| self.node_table.refused())?;
-        tracing::info!(node, "node connected");
+        telemetry::info_limited!(node, "node connected");
         let (sender, acknowledgements) = AcknowledgementSender::new(self.credit);
         let connection = Connection { service: self.clone(), node, session, acknowledgements: sender };
         // The task owns the session from here on, also if the caller goes away and this call is not completed.
@@ -174,19 +181,33 @@ impl Fusion for FusionService {
         Ok(Response::new(v1::TruthSummary { taken }))
     }
 
-    async fn watch(&self, _: Request<v1::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
+    async fn watch(&self, request: Request<v1::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
+        let peer = request.remote_addr().map_or(Ipv4Addr::UNSPECIFIED.into(), |peer| peer_key(peer.ip()));
+        let slot = self.watchers.join(peer);
+        let slot = slot.ok_or_else(|| Status::resource_exhausted("too many watchers"))?;
         let mut fixes = self.viewer.watch().ok_or_else(|| Status::unavailable("shutting down"))?;
         let (sender, receiver) = mpsc::channel(WATCH_QUEUE);
         tokio::spawn(async move {
-            loop {
-                match fixes.recv().await {
-                    Ok(fix) => {
-                        if sender.send(Ok(fix.to_wire())).await.is_err() {
-                            return;
+            let forward = async {
+                loop {
+                    match fixes.recv().await {
+                        Ok(fix) => {
+                            if sender.send(Ok(fix.to_wire())).await.is_err() {
+                                return;
+                            }
                         }
+                        Err(RecvError::Lagged(missed)) => tracing::debug!(missed, "a watcher is too slow"),
+                        Err(RecvError::Closed) => return,
                     }
-                    Err(RecvError::Lagged(missed)) => tracing::debug!(missed, "a watcher is too slow"),
-                    Err(RecvError::Closed) => return,
+                }
+            };
+            tokio::select! {
+                () = forward => {}
+                () = sender.closed() => {}
+                () = slot.evicted.cancelled() => {
+                    let reason = "closed: this address has too many watchers, and another one was opened";
+                    // A watcher that does not read finds out when it reads again.
+                    let _ = sender.try_send(Err(Status::resource_exhausted(reason)));
                 }
             }
         });

@@ -208,7 +208,10 @@ mod tests {
         };
         assert_eq!(take(900, 7), [0; 0]);
         assert_eq!((take(900, 8), take(900, 10)), (vec![7], vec![8]));
-        assert_eq!((take(5, 0), take(5, 1), take(5, 2), take(5, 3)), (vec![], vec![0], vec![0, 1], vec![1, 2]));
+        assert_eq!(
+            (take(5, 0), take(5, 1), take(5, 2), take(5, 3)),
+            (vec![], vec![0], vec![0, 1], vec![1, 2])
+        );
         let get = |run| history.get(FrameId { run, frame: 2 }).is_some();
         assert_eq!((get(5), get(900)), (true, false));
     }

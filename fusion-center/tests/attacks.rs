@@ -74,13 +74,17 @@ async fn a_second_stream_is_refused_and_disturbs_nobody() {
     fix_of_all(&mut nodes, &echoes, 0, &mut watch).await;
     for node in &nodes {
         let refusal = refused_stream(&mut client, &node.session).await.unwrap();
-        assert_eq!((refusal.code(), refusal.message()), (Code::AlreadyExists, "this session has a stream already"));
+        assert_eq!(
+            (refusal.code(), refusal.message()),
+            (Code::AlreadyExists, "this session has a stream already")
+        );
     }
     drop(client);
     let mut thief = center.client().await;
     for index in 0..3 {
         for identity in ["thief", &format!("node-{index}")] {
-            let claim = v1::RegisterRequest { incarnation: "guess".into(), ..application(identity, Some(index)) };
+            let claim =
+                v1::RegisterRequest { incarnation: "guess".into(), ..application(identity, Some(index)) };
             let refusal = thief.register(claim).await.unwrap_err();
             assert_eq!(refusal.code(), Code::AlreadyExists, "{refusal}");
         }
@@ -90,7 +94,10 @@ async fn a_second_stream_is_refused_and_disturbs_nobody() {
     assert!(status.nodes.iter().all(|node| node.connected && node.identity.starts_with("node-")));
     // The session of a node that has gone opens nothing either.
     let session = nodes.pop().unwrap().session;
-    within(async { while refused_stream(&mut thief, &session).await.unwrap().code() != Code::Unauthenticated {} }).await;
+    within(async {
+        while refused_stream(&mut thief, &session).await.unwrap().code() != Code::Unauthenticated {}
+    })
+    .await;
     assert_eq!(center.stop().await.unaccounted, 0);
 }
 
@@ -216,7 +223,11 @@ async fn a_count_that_would_wrap_is_refused_by_name() {
         assert!(told.dropped == 3 && told.reason.starts_with(name), "{told:?}");
     }
     let status = center.client().await.status(v1::StatusRequest {}).await.unwrap().into_inner();
-    assert_eq!((status.nodes[0].sent, status.nodes[0].unaccounted), (0, -6), "two refused reports of 3 paths");
+    assert_eq!(
+        (status.nodes[0].sent, status.nodes[0].unaccounted),
+        (0, -6),
+        "two refused reports of 3 paths"
+    );
     assert_eq!(center.stop().await.unaccounted, 6);
 }
 
@@ -230,7 +241,8 @@ async fn a_flood_of_truth_displaces_nothing() {
     let record = |frame, x_m| TruthRecord { run: RUN, frame, x_m, y_m: 1.0, rcs_m2: 5.0 };
     let (simulator, told) = tokio::sync::mpsc::channel(64);
     let mut client = center.client().await;
-    let telling = tokio::spawn(async move { client.truth(tokio_stream::wrappers::ReceiverStream::new(told)).await });
+    let telling =
+        tokio::spawn(async move { client.truth(tokio_stream::wrappers::ReceiverStream::new(told)).await });
     for frame in 0..5 {
         simulator.send(record(frame, 3.0)).await.unwrap();
     }
@@ -264,7 +276,10 @@ async fn names_that_look_like_others_are_refused() {
     let mut client = center.client().await;
     for identity in ["node\u{202e}0", "node\u{200b}-0", "\u{feff}node-0", "a\u{2066}b"] {
         let refusal = client.register(application(identity, None)).await.unwrap_err();
-        assert!(refusal.code() == Code::InvalidArgument && refusal.message().contains("printable"), "{identity:?}");
+        assert!(
+            refusal.code() == Code::InvalidArgument && refusal.message().contains("printable"),
+            "{identity:?}"
+        );
     }
     center.stop().await;
 }

@@ -190,9 +190,7 @@ pub fn report_from_wire(message: v1::FrameReport, node: usize, system: &System) 
     if message.blocks.len() > count {
         return Err(WireError::TooMany { found: message.blocks.len(), most: count });
     }
-    for (what, value) in
-        [("blocks_sent", message.blocks_sent), ("blocks_dropped", message.blocks_dropped)]
-    {
+    for (what, value) in [("blocks_sent", message.blocks_sent), ("blocks_dropped", message.blocks_dropped)] {
         if value > MOST_DECLARED_BLOCKS {
             return Err(WireError::Declared { what, value });
         }

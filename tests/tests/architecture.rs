@@ -120,6 +120,28 @@ fn the_wire_ends_at_its_conversions() {
 }
 
 #[test]
+fn ports_are_served_with_limits() {
+    // Accept loops of other kinds have no limit of connections and no timeout.
+    let own = ["axum::serve", "TcpListenerStream", "TcpIncoming", "Server::builder()", ".accept().await"];
+    for folder in
+        ["fusion-center/src", "irs-node/src", "simulator/src", "backhaul/src", "telemetry/src", "hyloc/src"]
+    {
+        let elsewhere = |found: &String| {
+            // The accept loop itself with its table, what uses it, and the relay's measurement of itself.
+            let uses = [
+                "telemetry/src/listener",
+                "telemetry/src/http.rs",
+                "backhaul/src/relay.rs",
+                "backhaul/src/measure.rs",
+            ];
+            !uses.iter().any(|path| found.contains(path))
+        };
+        let found: Vec<String> = offenders(folder, &own).into_iter().filter(elsewhere).collect();
+        assert_eq!(found, Vec::<String>::new());
+    }
+}
+
+#[test]
 fn the_page_makes_no_markup_from_text() {
     for entry in std::fs::read_dir(root().join("fusion-center/assets")).unwrap() {
         let path = entry.unwrap().path();

@@ -304,7 +304,7 @@ fn limits_are_those_of_the_code() {
             "fusion-center/src/dashboard/control.rs",
             "LARGEST_BODY: usize",
         ),
-        ("viewers of live events", "64", "fusion-center/src/dashboard/viewers.rs", "MOST_VIEWERS: usize"),
+        ("viewers of live events", "64", "fusion-center/src/viewers.rs", "MOST_VIEWERS: usize"),
         ("fixes waiting for a watcher", "64", "fusion-center/src/service.rs", "WATCH_QUEUE: usize"),
         ("events waiting for the engine", "256", "fusion-center/src/run.rs", "EVENT_QUEUE: usize"),
         ("frames ahead of the other nodes", "256", "fusion-center/src/progress.rs", "MOST_AHEAD: u64"),

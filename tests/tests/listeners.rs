@@ -252,3 +252,31 @@ fn event_streams_of_one_address_lock_out_no_other() {
     assert!(told.contains("event: evicted\ndata: {\"reason\":\"closed: "), "{told}");
     fusion.stop();
 }
+
+/// The same for streams of fixes over gRPC: the oldest watcher of an address that opens too many is told why it ends.
+#[test]
+fn watchers_of_one_address_are_bounded() {
+    let _alone = alone();
+    let site = Site::new();
+    let mut fusion = site.fusion(&[]);
+    fusion.started();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let watching = async {
+        let mut streams = Vec::new();
+        // A connection may open 32 streams.
+        for _ in 0..3 {
+            let mut client = FusionClient::connect(format!("http://{}", site.grpc)).await.unwrap();
+            for _ in 0..30 {
+                streams.push(client.watch(v1::WatchRequest {}).await.unwrap().into_inner());
+            }
+        }
+        for (number, stream) in streams.iter_mut().take(90 - 64).enumerate() {
+            let ended = stream.message().await.unwrap_err();
+            assert_eq!(ended.code(), tonic::Code::ResourceExhausted, "watcher {number}: {ended}");
+            assert!(ended.message().contains("too many watchers"), "{ended}");
+        }
+    };
+    runtime.block_on(async { tokio::time::timeout(PATIENCE, watching).await.expect("in time") });
+    drop(runtime);
+    fusion.stop();
+}

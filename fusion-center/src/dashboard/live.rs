@@ -23,8 +23,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::ApiState;
-use super::viewers::{MOST_VIEWERS, ViewerSlot, Viewers};
 use crate::statistics::Quantiles;
+use crate::viewers::{MOST_VIEWERS, ViewerSlot, Viewers};
 
 /// Least time between two fix events, independent of the rate of frames.
 const FIX_INTERVAL: Duration = Duration::from_millis(100);

@@ -2,15 +2,14 @@
 //!
 //! The page is part of the executable, loads nothing from other hosts and uses only the API, which
 //! is described at `/api`. Live data are sent as server-sent events: every viewer has one buffer for the
-//! latest fix, so that one that does not read delays no other and uses no further memory (`viewers` says who gives way when
-//! there are too many). Changes are forwarded to the
+//! latest fix, so that one that does not read delays no other and uses no further memory ([`crate::viewers`] says who gives
+//! way when there are too many). Changes are forwarded to the
 //! simulator and the backhaul only if that is allowed.
 
 mod assets;
 mod control;
 mod describe;
 mod live;
-mod viewers;
 
 use std::sync::Arc;
 

@@ -155,7 +155,8 @@ fn a_poisoned_state_ends_when_its_peers_are_outvoted() {
     (2..5).for_each(|l| drop(assembler.set_connected(l, true, 100)));
     let mut fused = 0;
     for n in 0..20 {
-        let closed: Vec<_> = (2..5).filter_map(|l| assembler.offer(l, of_run(4, n), 200 + 60 * n, ()).ok()).collect();
+        let closed: Vec<_> =
+            (2..5).filter_map(|l| assembler.offer(l, of_run(4, n), 200 + 60 * n, ()).ok()).collect();
         fused += closed.len();
         assembler.close_due(200 + 60 * n + 30);
     }
@@ -175,7 +176,8 @@ fn a_new_run_is_followed_whatever_its_identity() {
         let mut closed = Vec::new();
         for frame in 0..5 {
             for l in 0..3 {
-                closed.extend(frames(&assembler.offer(l, of_run(next, frame), 600 + 100 * frame, ()).unwrap()));
+                closed
+                    .extend(frames(&assembler.offer(l, of_run(next, frame), 600 + 100 * frame, ()).unwrap()));
             }
         }
         assert_eq!(closed, (0..5).map(|frame| (frame, Closing::Complete)).collect::<Vec<_>>());

@@ -1,5 +1,5 @@
-//! Who receives live events. The number of viewers is bounded, and one peer cannot keep others out: when all slots are
-//! taken, the peer with the most viewers loses its oldest one, which is told so.
+//! Who receives live events over HTTP, or fixes over gRPC. The number of viewers of each is bounded, and one peer cannot keep
+//! others out: when all slots are taken, the peer with the most viewers loses its oldest one, which is told so.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio_util::sync::CancellationToken;
 
-/// Maximum number of viewers.
+/// Maximum number of viewers over HTTP, and of watchers over gRPC.
 pub const MOST_VIEWERS: usize = 64;
 
 /// The slots; cheap to clone.
