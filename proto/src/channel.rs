@@ -2,20 +2,26 @@
 
 use std::time::Duration;
 
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
 use tonic::Status;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::{Channel, Endpoint, Uri};
+use tower::service_fn;
+use trust::{ClientTls, Protocol};
 
 use crate::HTTP2_WINDOW_BYTES;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Connects to `address` (host:port). A peer that disappears without closing the connection is noticed within 3 s.
-pub async fn connect(address: &str) -> Result<Channel, Status> {
+/// Connects to `address` (host:port), with TLS if given. A peer that disappears without closing the connection is noticed
+/// within 3 s.
+pub async fn connect(address: &str, tls: Option<&ClientTls>) -> Result<Channel, Status> {
     let unavailable = |error: tonic::transport::Error| {
-        let cause = std::error::Error::source(&error).map(ToString::to_string);
+        let causes = std::iter::successors(std::error::Error::source(&error), |cause| cause.source());
+        let cause = causes.last().map(ToString::to_string);
         Status::unavailable(format!("{address}: {}", cause.unwrap_or_else(|| error.to_string())))
     };
-    Endpoint::from_shared(format!("http://{address}"))
+    let endpoint = Endpoint::from_shared(format!("http://{address}"))
         .map_err(unavailable)?
         .connect_timeout(CONNECT_TIMEOUT)
         .tcp_nodelay(true)
@@ -23,8 +29,21 @@ pub async fn connect(address: &str) -> Result<Channel, Status> {
         .initial_connection_window_size(HTTP2_WINDOW_BYTES)
         .http2_keep_alive_interval(Duration::from_secs(1))
         .keep_alive_timeout(Duration::from_secs(2))
-        .keep_alive_while_idle(true)
-        .connect()
-        .await
-        .map_err(unavailable)
+        .keep_alive_while_idle(true);
+    let connected = match tls.cloned() {
+        None => endpoint.connect().await,
+        Some(tls) => {
+            let to = address.to_owned();
+            let encrypted = move |_: Uri| {
+                let (tls, to) = (tls.clone(), to.clone());
+                async move {
+                    let stream = TcpStream::connect(to).await?;
+                    stream.set_nodelay(true)?;
+                    tls.connect(stream, Protocol::Grpc).await.map(TokioIo::new)
+                }
+            };
+            endpoint.connect_with_connector(service_fn(encrypted)).await
+        }
+    };
+    connected.map_err(unavailable)
 }
