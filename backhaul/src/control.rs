@@ -16,12 +16,13 @@ use std::net::SocketAddr;
 use anyhow::{Context, bail};
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
-use axum::routing::{get, post};
+use axum::routing::{get, post, put};
 use axum::{Json, Router};
 use clap::Subcommand;
 use serde::Deserialize;
 use telemetry::exit::{self, Failure};
-use telemetry::{Health, Metrics, client};
+use telemetry::{Health, Metrics, client, needing};
+use trust::{ClientTls, Needs};
 
 use crate::plan::{Document, Plan};
 use crate::profile::NAMES;
@@ -43,13 +44,17 @@ pub fn routes(relay: Relay, fallback: String, metrics: Metrics, health: Health) 
     let choices = async |State(relay): State<Relay>| {
         Json(serde_json::json!({ "profile": relay.plan().document().profile, "profiles": NAMES }))
     };
-    Router::new()
+    let shown = Router::new()
         .route("/links", get(async |State(relay): State<Relay>| Json(relay.links())))
         .route("/measured", get(async |State(relay): State<Relay>| Json(relay.measured().await)))
-        .route("/profile", get(show).put(follow))
-        .route("/profiles", get(choices))
+        .route("/profile", get(show))
+        .route("/profiles", get(choices));
+    let changed = Router::new()
+        .route("/profile", put(follow))
         .route("/cut", post(async |relay, which| set_cut(relay, which, true).await))
-        .route("/restore", post(async |relay, which| set_cut(relay, which, false).await))
+        .route("/restore", post(async |relay, which| set_cut(relay, which, false).await));
+    needing(Needs::Watcher, shown)
+        .merge(needing(Needs::Operator, changed))
         .with_state(relay)
         .merge(telemetry::http::routes(metrics, health))
 }
@@ -103,11 +108,13 @@ pub enum Action {
 
 impl Action {
     /// Sends the request to the relay whose control interface is at `control`; returns the text to print.
-    pub fn perform(&self, control: SocketAddr) -> anyhow::Result<String> {
+    pub fn perform(&self, control: SocketAddr, tls: Option<&ClientTls>) -> anyhow::Result<String> {
+        let tls = tls.filter(|_| !control.ip().is_loopback());
+        let scheme = if tls.is_some() { "https" } else { "http" };
         let ask = |method: &str, path: &str, body: &str| {
-            let url = format!("http://{control}{path}");
+            let url = format!("{scheme}://{control}{path}");
             let context = || format!("{url}: is a relay running there with --allow-control?");
-            match client::request(method, &url, body).with_context(context)? {
+            match client::request_with(tls, method, &url, body).with_context(context)? {
                 client::Response { status: 200..300, body } => Ok(body.trim_end().to_owned()),
                 answer => {
                     bail!(Failure::new(exit::DATA, format!("{}: {}", answer.status, answer.body.trim_end())))

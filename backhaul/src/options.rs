@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use settings::check::{Checked, address, address_or_none, host_and_port};
 use settings::{HostNameOptions, Layered, OrNone, SettingsError};
+use trust::{ClientTls, Identity, Listen, Role, TlsOptions};
 
 use crate::control::Action;
 use crate::measure::Trust;
@@ -47,7 +48,7 @@ pub struct RelayOptions {
     /// Allow links to be cut and profiles to be changed while the relay runs.
     #[arg(long)]
     pub allow_control: bool,
-    /// Address of the control interface, if that is allowed; anyone who can reach it can cut links.
+    /// Address of the control interface, if that is allowed: on loopback for every process, elsewhere for an operator.
     #[arg(long, value_name = "ADDRESS", global = true, default_value = "127.0.0.1:7411", value_parser = address)]
     pub control_listen: SocketAddr,
     /// Address that serves only /metrics and /health, for other hosts.
@@ -58,6 +59,8 @@ pub struct RelayOptions {
     /// Apply the plan without measuring whether this machine keeps it, for machines that are too busy to measure.
     #[arg(long)]
     pub unmeasured: bool,
+    #[command(flatten)]
+    pub tls: TlsOptions,
 }
 
 impl settings::Options for RelayOptions {
@@ -76,7 +79,27 @@ impl RelayOptions {
         if self.link.len() > MOST_LINKS {
             return refuse("link: must be given at most 64 times");
         }
+        self.tls.check(&self.listens())?;
+        self.identity()?;
         read_plan(self.plan.as_deref(), &self.profile)
+    }
+
+    /// The addresses that it serves. What it relays is encrypted from end to end, or not at all.
+    pub fn listens(&self) -> Vec<Listen> {
+        let control = self.allow_control.then(|| Listen::new("control_listen", self.control_listen));
+        let http = self.http_listen.map(|address| Listen::new("http_listen", address));
+        control.into_iter().chain(http).collect()
+    }
+
+    /// The certificate that it proves itself with; none without TLS.
+    pub fn identity(&self) -> Result<Option<Identity>, SettingsError> {
+        self.tls.load("the backhaul emulator", None, |role| role == Role::Backhaul)
+    }
+
+    /// The client side of the control interface; none without TLS.
+    pub fn client(&self) -> Result<Option<ClientTls>, SettingsError> {
+        let identity = self.tls.load("a request to the control", None, |_| true)?;
+        Ok(identity.map(|identity| identity.client(Some(Role::Backhaul))))
     }
 
     pub fn trust(&self) -> Trust {

@@ -15,6 +15,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::field::display;
+use trust::Identity;
+use trust::options::acceptor_at;
 
 use crate::control::{self, Action};
 use crate::measure::PlanRefused;
@@ -71,7 +73,7 @@ pub struct RelaySummary {
 pub fn main(arguments: &RelayArguments) -> ExitCode {
     let options = &arguments.layered.options;
     if let Some(action) = &arguments.action {
-        return perform(action, options.control_listen);
+        return perform(action, options);
     }
     let plan = match process::prepare(ROLE, arguments.layered.printed(), || options.load()) {
         Ok(plan) => plan,
@@ -80,16 +82,20 @@ pub fn main(arguments: &RelayArguments) -> ExitCode {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     process::run(ROLE, threads, async |shutdown| {
         let listeners = RelayListeners::bind(options).await?;
-        let ended = run(options.clone(), plan, listeners, shutdown).await;
+        let identity = options.identity()?;
+        let ended = run_secured(options.clone(), plan, listeners, identity, shutdown).await;
         ended.map_err(|refused| Failure::new(exit::FAILED, refused).into())
     })
 }
 
 /// Sends a request to the control interface of a running relay, or measures this machine, and prints the result.
-fn perform(action: &Action, control: SocketAddr) -> ExitCode {
+fn perform(action: &Action, options: &RelayOptions) -> ExitCode {
     let performed = match action {
         Action::Measure { profiles } => report::measured_profiles(profiles),
-        action => action.perform(control),
+        action => {
+            let tls = options.client().map_err(anyhow::Error::from);
+            tls.and_then(|tls| action.perform(options.control_listen, tls.as_ref()))
+        }
     };
     match performed {
         Ok(text) => {
@@ -100,13 +106,24 @@ fn perform(action: &Action, control: SocketAddr) -> ExitCode {
     }
 }
 
-/// Measures the plan, then relays until `shutdown`.
+/// Measures the plan, then relays until `shutdown`; without TLS.
 pub async fn run(
     options: RelayOptions,
     plan: Plan,
     listeners: RelayListeners,
     shutdown: CancellationToken,
 ) -> Result<RelaySummary, PlanRefused> {
+    run_secured(options, plan, listeners, None, shutdown).await
+}
+
+async fn run_secured(
+    options: RelayOptions,
+    plan: Plan,
+    listeners: RelayListeners,
+    identity: Option<Identity>,
+    shutdown: CancellationToken,
+) -> Result<RelaySummary, PlanRefused> {
+    options.tls.warn(&options.listens());
     let (metrics, health) = (Metrics::new(), Health::new());
     let bound = |(name, listener): &(String, TcpListener)| Some((name.clone(), listener.local_addr().ok()?));
     let started = Started {
@@ -115,20 +132,21 @@ pub async fn run(
         links: listeners.links.iter().filter_map(bound).collect(),
         ..listeners.watched.started(ROLE)
     };
-    if let Some(control) = started.control.filter(|address| !address.ip().is_loopback()) {
-        tracing::warn!(%control, "anyone who can reach the control interface can cut links");
-    }
-    let watched = listeners.watched.serve(metrics.clone(), health.clone(), shutdown.clone());
+    let watched = listeners.watched.secured(identity.as_ref()).serve(metrics.clone(), health.clone(), shutdown.clone());
     let links = options.link.iter().map(|(name, _)| name.clone());
     let plan = (plan, options.trust());
     let relay = Relay::new(&options.fusion, plan, options.seed, links, &metrics).await?;
 
     let mut tasks = JoinSet::new();
     if let Some(listener) = listeners.control {
-        let listener = Listener::new(listener, limits::CONTROL, &metrics);
+        let acceptor = acceptor_at(identity.as_ref(), listener.local_addr());
+        let listener = Listener::new(listener, limits::CONTROL, &metrics).secured(acceptor);
         let routes = control::routes(relay.clone(), options.profile.clone(), metrics.clone(), health.clone());
         let names = HostNames::new(&options.names.http_name);
         tasks.spawn(telemetry::http::serve(listener, names, routes, shutdown.clone()));
+    }
+    if let Some(identity) = identity {
+        tasks.spawn(identity.follow(shutdown.clone()));
     }
     let limiter = Limiter::new(limits::RELAY, &metrics);
     if let Some(common) = listeners.common {

@@ -147,6 +147,11 @@ impl NodeTable {
         Ok(index)
     }
 
+    /// Whether a session is the current one of `index`.
+    pub fn belongs(&self, session: &str, index: u32) -> bool {
+        self.state().registry.belongs(session, index as usize)
+    }
+
     /// A stream has ended, in order or not; returns whether it was the node's current one.
     pub fn disconnect(&self, session: &str, index: usize, in_order: bool) -> bool {
         let current = self.state().registry.disconnect(session, in_order, unix_time_ns());

@@ -8,6 +8,7 @@ use estimation::fusion::Method;
 use model::System;
 use settings::check::{address, within};
 use settings::{HostNameOptions, ScenarioChoice, SettingsError};
+use trust::{Identity, Listen, Role, TlsOptions};
 
 use crate::dashboard::ControlSettings;
 use crate::engine::EngineSettings;
@@ -40,6 +41,8 @@ pub struct FusionOptions {
     pub method: MethodSettings,
     #[command(flatten)]
     pub control: ControlSettings,
+    #[command(flatten)]
+    pub tls: TlsOptions,
 }
 
 impl settings::Options for FusionOptions {
@@ -47,13 +50,25 @@ impl settings::Options for FusionOptions {
 }
 
 impl FusionOptions {
-    /// Loads the site of the scenario; the rest of the scenario is discarded.
+    /// Checks what belongs together, and loads the site of the scenario; the rest of the scenario is discarded.
     pub fn load(&self) -> Result<System, SettingsError> {
         if self.method.method == Method::ThreeStage && self.method.batch_frames > 1 {
             let reason = "batch_frames must be 1 with the three-stage method: use auto or direct";
             return Err(SettingsError::Options(reason.into()));
         }
+        self.tls.check(&self.listens())?;
+        self.identity()?;
         self.scenario.load_site()
+    }
+
+    /// The addresses that it listens on.
+    pub fn listens(&self) -> [Listen; 2] {
+        [Listen::new("listen", self.listen), Listen::new("http_listen", self.http_listen)]
+    }
+
+    /// The certificate that it proves itself with; none without TLS.
+    pub fn identity(&self) -> Result<Option<Identity>, SettingsError> {
+        self.tls.load("the fusion center", None, |role| role == Role::FusionCenter)
     }
 }
 
@@ -76,5 +91,8 @@ mod tests {
         assert!(refused.contains("must be host:port or none"), "{refused}");
         let batches: FusionOptions = from_flags(&["--method=three-stage", "--batch-frames=4"]).unwrap();
         assert!(batches.load().unwrap_err().to_string().contains("batch_frames must be 1"));
+        let open: FusionOptions = from_flags(&["--http-listen=0.0.0.0:7401"]).unwrap();
+        let refused = open.load().unwrap_err().to_string();
+        assert!(refused.starts_with("http_listen = 0.0.0.0:7401: others can reach"), "{refused}");
     }
 }

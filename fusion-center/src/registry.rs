@@ -184,6 +184,11 @@ impl Registry {
         })
     }
 
+    /// Whether a session is the current one of `index`.
+    pub fn belongs(&self, secret: &str, index: usize) -> bool {
+        self.find(secret) == Some(index)
+    }
+
     /// Opens the stream of a session; returns its index.
     pub fn connect(&mut self, secret: &str, now_ns: u64) -> Result<usize, StreamError> {
         let index = self.find(secret).ok_or(StreamError::Unknown)?;

@@ -20,9 +20,13 @@ use telemetry::{Health, HostNames, Listener, Metrics, Started, health, http};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
+use tonic::Request;
+use tonic::service::interceptor::InterceptedService;
 use tracing::field::display;
+use trust::options::{acceptor_at, grpc_acceptor};
+use trust::{Acceptor, Needs, Peer};
 
-use crate::dashboard::{Dashboard, SiteView};
+use crate::dashboard::{Control, Dashboard, SiteView};
 use crate::engine::Engine;
 use crate::low_priority;
 use crate::node_table::{Counts, NodeTable, NodeView};
@@ -139,6 +143,8 @@ async fn serve(
     shutdown: CancellationToken,
     announce: fn(&Started),
 ) -> anyhow::Result<FusionSummary> {
+    let identity = options.identity()?;
+    options.tls.warn(&options.listens());
     let site = Arc::new(SharedSite::new(site)?);
     let count = site.system.irs_count();
     let payload = options.method.payload();
@@ -181,10 +187,16 @@ async fn serve(
     };
     let drained = CancellationToken::new();
     let site_view = SiteView::new(&system, site.short_hash());
-    let dashboard = Dashboard::new(viewer.clone(), node_table.clone(), site_view, options.control);
+    let control = Control::new(options.control, identity.clone());
+    let dashboard = Dashboard::new(viewer.clone(), node_table.clone(), site_view, control);
     let names = HostNames::new(&options.names.http_name);
-    let page = serve_page(listeners.http, names, &metrics, &health, dashboard, &drained)?;
-    let grpc = Listener::new(listeners.grpc, limits::GRPC, &metrics);
+    let acceptor = acceptor_at(identity.as_ref(), listeners.http.local_addr());
+    let page = serve_page((listeners.http, acceptor), names, &metrics, &health, dashboard, &drained)?;
+    let grpc =
+        Listener::new(listeners.grpc, limits::GRPC, &metrics).secured(grpc_acceptor(identity.as_ref()));
+    if let Some(identity) = &identity {
+        tokio::spawn(identity.clone().follow(drained.clone()));
+    }
     let grpc = serve_grpc(grpc, service, &health, &drained).await?;
     let servers = async { tokio::join!(page, grpc) };
     let (at, http) = (addresses.grpc.map(display), addresses.http.map(display));
@@ -216,6 +228,10 @@ async fn serve_grpc(
         .register_encoded_file_descriptor_set(DESCRIPTORS)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         .build_v1()?;
+    let reflection = InterceptedService::new(reflection, |request: Request<()>| {
+        Peer::check(request.extensions(), Needs::Watcher)?;
+        Ok(request)
+    });
     let grpc_health = health::grpc_service(health.clone(), &["hyloc.v1.Fusion"], drained.clone()).await;
     let grpc = http2_server()
         .initial_stream_window_size(HTTP2_WINDOW_BYTES)
@@ -234,7 +250,7 @@ async fn serve_grpc(
 
 /// Starts the server of page, API, metrics and health; the future completes when it ends.
 fn serve_page(
-    listener: TcpListener,
+    (listener, acceptor): (TcpListener, Acceptor),
     names: HostNames,
     metrics: &Metrics,
     health: &Health,
@@ -244,7 +260,7 @@ fn serve_page(
     let routes = http::routes(metrics.clone(), health.clone());
     let (shutdown, metrics) = (drained.clone(), metrics.clone());
     let serve = async move |listener| {
-        let listener = Listener::new(listener, limits::HTTP, &metrics);
+        let listener = Listener::new(listener, limits::HTTP, &metrics).secured(acceptor);
         http::serve(listener, names, routes.merge(dashboard.start()), shutdown).await;
         Ok(())
     };

@@ -19,6 +19,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt};
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
+use trust::{Needs, Peer};
 
 use crate::engine::{Event, Incoming};
 use crate::ledger::Fates;
@@ -91,15 +92,15 @@ impl Fusion for FusionService {
         &self,
         request: Request<v1::RegisterRequest>,
     ) -> Result<Response<v1::RegisterReply>, Status> {
+        let proven = Peer::of(request.extensions())?.node(request.get_ref().index)?;
         let request = request.into_inner();
         let application = Application {
             protocol_version: request.protocol_version,
             identity: request.identity,
-            index: request.index.map(|index| index as usize),
+            index: proven.or(request.index).map(|index| index as usize),
             site_sha256: request.site_sha256.to_vec(),
             incarnation: request.incarnation,
-            // Without TLS nothing is proven.
-            proven_index: None,
+            proven_index: proven.map(|index| index as usize),
         };
         if self.shutdown.is_cancelled() {
             return Err(Status::unavailable("shutting down"));
@@ -126,12 +127,16 @@ impl Fusion for FusionService {
         &self,
         request: Request<Streaming<v1::FrameReport>>,
     ) -> Result<Response<Self::ReportStream>, Status> {
+        let proven = Peer::of(request.extensions()).and_then(|peer| peer.node(None));
+        let proven = proven.inspect_err(|_| self.node_table.refused())?;
         let session = request.metadata().get(SESSION_KEY).and_then(|value| value.to_str().ok());
         let connected = match session {
             None => Err(Status::unauthenticated("no session: register first")),
-            Some(session) => {
-                self.node_table.connect(session).map(|node| (node, session.to_owned())).map_err(Status::from)
+            // A session is worth nothing without the certificate of its index.
+            Some(session) if proven.is_some_and(|proven| !self.node_table.belongs(session, proven)) => {
+                Err(Status::unauthenticated("this session belongs to another certificate: register again"))
             }
+            Some(session) => self.node_table.connect(session).map(|node| (node, session.to_owned())).map_err(Status::from),
         };
         let (node, session) = connected.inspect_err(|_| self.node_table.refused())?;
         telemetry::info_limited!(node, "node connected");
@@ -149,6 +154,7 @@ impl Fusion for FusionService {
         &self,
         request: Request<Streaming<v1::TruthRecord>>,
     ) -> Result<Response<v1::TruthSummary>, Status> {
+        Peer::check(request.extensions(), Needs::Simulator)?;
         let mut records = request.into_inner();
         let Some(mut source) = self.truth.source() else {
             return Err(Status::resource_exhausted("too many streams of truth are open"));
@@ -182,6 +188,7 @@ impl Fusion for FusionService {
     }
 
     async fn watch(&self, request: Request<v1::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
+        Peer::check(request.extensions(), Needs::Watcher)?;
         let peer = request.remote_addr().map_or(Ipv4Addr::UNSPECIFIED.into(), |peer| peer_key(peer.ip()));
         let slot = self.watchers.join(peer);
         let slot = slot.ok_or_else(|| Status::resource_exhausted("too many watchers"))?;
@@ -214,7 +221,11 @@ impl Fusion for FusionService {
         Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
     }
 
-    async fn status(&self, _: Request<v1::StatusRequest>) -> Result<Response<v1::StatusReply>, Status> {
+    async fn status(
+        &self,
+        request: Request<v1::StatusRequest>,
+    ) -> Result<Response<v1::StatusReply>, Status> {
+        Peer::check(request.extensions(), Needs::Watcher)?;
         let (counts, figures) = (self.node_table.counts(), self.viewer.figures());
         Ok(Response::new(v1::StatusReply {
             instance: self.instance.clone(),

@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
-use settings::Layered;
+use settings::{Layered, SettingsError};
 use telemetry::exit;
+use trust::{ClientTls, Identity, Paths};
 
-use crate::commands;
+use crate::commands::{self, certs::CertsCommand};
 use crate::demo::{self, DemoFlags};
 use crate::figures::{self, FigureFlags};
 use crate::latency::{self, LatencyFlags};
@@ -41,6 +42,7 @@ enum HylocCommand {
     ///   hyloc demo --power-dbm 40 --frames-per-fix 10 --fixes fixes.jsonl
     ///   hyloc demo --kill-node-after 100 --json
     ///   hyloc demo --dashboard --allow-control --backhaul fibre
+    ///   hyloc demo --tls
     ///
     /// The summary is always printed. Exit code: 0 with fixes; 69 without any, with the most frequent
     /// reason; 70 if a process died unexpectedly. If a node dies the others continue; if any other
@@ -61,10 +63,23 @@ enum HylocCommand {
     #[command(verbatim_doc_comment)]
     Backhaul(Box<backhaul::RelayArguments>),
     /// Query the health of a process: exit code 0 if it is ready, otherwise 1.
+    ///
+    ///   hyloc healthcheck http://127.0.0.1:7401/health
+    ///   hyloc healthcheck https://192.0.2.7:7401/health --tls-ca certs/ca.pem
+    #[command(verbatim_doc_comment)]
     Healthcheck {
         /// As in http://127.0.0.1:7401/health.
         url: String,
+        #[command(flatten)]
+        tls: ClientFlags,
     },
+    /// Make a small authority and certificates for mutual TLS, for demos and labs.
+    ///
+    /// A certificate names the role of its holder: fusion-center, node/INDEX, simulator, backhaul,
+    /// watcher (reads) or operator (reads and changes). An existing PKI can issue certificates with the
+    /// same names instead: spiffe://DOMAIN/hyloc/ROLE as the URI among the alternative names.
+    #[command(subcommand, verbatim_doc_comment)]
+    Certs(CertsCommand),
     /// Measure latency per stage for several IRS counts, through real processes, open loop at a fixed rate.
     ///
     ///   hyloc latency --nodes 3,8 --frames 300 --rate 20 --out latency
@@ -112,6 +127,30 @@ enum HylocCommand {
         /// Output directory.
         directory: PathBuf,
     },
+}
+
+/// The client side of TLS.
+#[derive(Debug, Args)]
+struct ClientFlags {
+    /// Certificates of the authorities that the server is verified by, for https.
+    #[arg(long, value_name = "FILE")]
+    tls_ca: Option<PathBuf>,
+    /// Certificate of a watcher or operator, for what is not open to all.
+    #[arg(long, value_name = "FILE", requires_all = ["tls_ca", "tls_key"])]
+    tls_cert: Option<PathBuf>,
+    /// Its private key.
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+}
+
+impl ClientFlags {
+    fn load(self) -> Result<Option<ClientTls>, SettingsError> {
+        Ok(match (self.tls_ca, self.tls_cert.zip(self.tls_key)) {
+            (Some(ca), Some((cert, key))) => Some(Identity::load(Paths { ca, cert, key })?.client(None)),
+            (Some(ca), None) => Some(ClientTls::anonymous(&ca)?),
+            (None, _) => None,
+        })
+    }
 }
 
 #[derive(Debug, Subcommand)]
@@ -192,7 +231,10 @@ fn dispatch(command: HylocCommand) -> anyhow::Result<ExitCode> {
         HylocCommand::Node(arguments) => return Ok(irs_node::main(&arguments)),
         HylocCommand::Simulate(arguments) => return Ok(simulator::main(&arguments)),
         HylocCommand::Backhaul(arguments) => return Ok(backhaul::main(&arguments)),
-        HylocCommand::Healthcheck { url } => return Ok(telemetry::client::check(&url)),
+        HylocCommand::Healthcheck { url, tls } => {
+            return Ok(telemetry::client::check(tls.load()?.as_ref(), &url));
+        }
+        HylocCommand::Certs(command) => commands::certs::run(&command),
         HylocCommand::Demo(flags) => return demo::run(&flags),
         HylocCommand::Latency(flags) => latency::run(&flags),
         HylocCommand::Replay { directory, fixes, json } => {

@@ -5,6 +5,7 @@
 //! reports, and the [`outbox`] between them contains what is not decided yet. A node does not stop when it loses
 //! either connection; memory stays bounded and what is dropped is counted.
 
+mod credentials;
 mod metrics;
 pub mod options;
 pub mod outbox;
@@ -16,12 +17,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
-use settings::{EndpointOptions, Layered};
+use settings::{EndpointOptions, Layered, SettingsError};
 use telemetry::exit::{self, Failure};
 use telemetry::{Endpoints, Health, Metrics, process};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+use credentials::Credentials;
 use metrics::{NodeMetrics, Readiness};
 pub use options::{NodeOptions, ROLE};
 use outbox::{Outbox, Totals};
@@ -38,6 +40,8 @@ pub enum NodeError {
     Refused(String),
     #[error("no matched filter for this site: {0}")]
     Estimator(String),
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
     #[error("a task of the node failed: {0}")]
     Task(#[from] tokio::task::JoinError),
 }
@@ -78,12 +82,17 @@ pub async fn run(
 ) -> Result<NodeSummary, NodeError> {
     let (registry, health) = (Metrics::new(), Health::new());
     let stop_serving = CancellationToken::new();
+    let credentials = Credentials::load(&options)?;
+    options.tls.warn(&options.listens());
+    credentials.follow(&stop_serving);
+    let endpoints = endpoints.secured(credentials.identity());
     let serving = endpoints.serve(registry.clone(), health.clone(), stop_serving.clone());
     let context = NodeContext {
         outbox: Arc::new(tokio::sync::watch::Sender::new(Outbox::new(options.queue))),
         metrics: NodeMetrics::new(&registry),
         readiness: Readiness::new(health),
         options: Arc::new(options),
+        credentials,
     };
     let ended = work_and_report(&context, shutdown).await;
     stop_serving.cancel();

@@ -9,6 +9,9 @@ use proto::samples::Precision;
 use proto::site::SharedSite;
 use settings::check::{Checked, auto_or, host_and_port, or_none, seconds, within};
 use settings::{EndpointOptions, OrNone, ScenarioChoice, SettingsError};
+use trust::{Listen, TlsOptions};
+
+use crate::credentials::Credentials;
 
 /// The name of this process in logs and announcements.
 pub const ROLE: &str = "irs-node";
@@ -24,7 +27,8 @@ pub struct NodeOptions {
     /// Name under which the node registers, by default the host name; a restarted node gets the index of its name back.
     #[arg(long, value_name = "NAME", default_value_t = host_name(), hide_default_value = true, value_parser = identity)]
     pub identity: String,
-    /// IRS index to claim, or `auto` to be assigned one.
+    /// IRS index to claim, or `auto` to be assigned one; with TLS, the certificate has it. `{index}` in the paths of
+    /// certificate and key stands for it: with `auto`, the node takes the first of those that exist and are free.
     #[arg(long, value_name = "INDEX", default_value = "auto", value_parser = index)]
     pub index: OrNone<u32>,
     /// The site to require; by default the node takes that of the fusion center.
@@ -57,6 +61,8 @@ pub struct NodeOptions {
     #[arg(long = "drain-timeout-s", id = "drain_timeout_s", value_name = "SECONDS", default_value = "5",
           value_parser = seconds)]
     pub drain_timeout: Duration,
+    #[command(flatten)]
+    pub tls: TlsOptions,
     /// Hash of the required site, if any; set by [`Self::check`].
     #[arg(skip)]
     pub site_sha256: Option<[u8; 32]>,
@@ -67,14 +73,23 @@ impl settings::Options for NodeOptions {
 }
 
 impl NodeOptions {
-    /// Loads the required site.
+    /// Checks addresses and certificates, and loads the required site.
     pub fn check(mut self) -> Result<Self, SettingsError> {
+        self.tls.check(&self.listens())?;
+        Credentials::load(&self)?;
         if self.scenario != ScenarioChoice::default() {
             let site = SharedSite::new(self.scenario.load_site()?);
             let site = site.map_err(|error| self.scenario.unusable(error))?;
             self.site_sha256 = Some(site.sha256);
         }
         Ok(self)
+    }
+
+    /// The addresses that it listens on.
+    pub fn listens(&self) -> Vec<Listen> {
+        let EndpointOptions { http_listen, health_listen, .. } = &self.endpoints;
+        let http = http_listen.map(|address| Listen::new("http_listen", address));
+        http.into_iter().chain(health_listen.map(|address| Listen::new("health_listen", address))).collect()
     }
 }
 

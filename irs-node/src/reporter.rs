@@ -100,6 +100,12 @@ impl Reporter {
             let reason = status.message().to_owned();
             match status.code() {
                 // The index of an earlier registration may no longer exist.
+                // Another certificate may be for an index that is free.
+                Code::AlreadyExists | Code::ResourceExhausted | Code::InvalidArgument
+                    if self.context.credentials.next() =>
+                {
+                    continue;
+                }
                 Code::InvalidArgument if self.index != self.context.options.index => {
                     self.index = self.context.options.index;
                 }
@@ -128,13 +134,13 @@ impl Reporter {
     }
 
     async fn try_register(&self) -> Result<(FusionClient<Channel>, v1::RegisterReply), Status> {
-        let options = &self.context.options;
-        let channel = connect(&options.fusion).await?;
+        let NodeContext { options, credentials, .. } = &self.context;
+        let channel = connect(&options.fusion, credentials.to_fusion().as_ref()).await?;
         let mut client = FusionClient::new(channel).max_decoding_message_size(2 * MAX_SITE_BYTES);
         let mut request = Request::new(v1::RegisterRequest {
             protocol_version: PROTOCOL_VERSION,
             identity: options.identity.clone(),
-            index: self.index,
+            index: credentials.index().or(self.index),
             site_sha256: options.site_sha256.map(|hash| hash.to_vec()).unwrap_or_default().into(),
             incarnation: self.incarnation.clone(),
         });

@@ -14,6 +14,7 @@ use proto::v1;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::credentials::Credentials;
 use crate::metrics::{NodeMetrics, Readiness};
 use crate::outbox::Outbox;
 use crate::reporter::Assignment;
@@ -23,6 +24,7 @@ use crate::{NodeError, NodeOptions};
 #[derive(Debug, Clone)]
 pub(crate) struct NodeContext {
     pub options: Arc<NodeOptions>,
+    pub credentials: Credentials,
     pub outbox: Arc<watch::Sender<Outbox>>,
     pub metrics: NodeMetrics,
     pub readiness: Readiness,

@@ -12,14 +12,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::routing::get;
+use axum::routing::{get, put};
 use axum::{Json, Router};
 use model::Scenario;
 use model::scenario::{Coverage, Motion};
 use serde::Serialize;
-use telemetry::{HostNames, Listener};
+use telemetry::{HostNames, Listener, needing};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
+use trust::Needs;
 
 /// Name of the scenario's own motion.
 const OWN: &str = "scenario";
@@ -101,12 +102,9 @@ pub(crate) fn serve(
     course: &Course,
     stop: CancellationToken,
 ) -> AbortOnDropHandle<()> {
-    if let Ok(address) = listener.local_addr()
-        && !address.ip().is_loopback()
-    {
-        tracing::warn!(%address, "the control is not on the loopback: every host that reaches it can move the target");
-    }
-    let routes = Router::new().route("/motion", get(show).put(change)).with_state(course.clone());
+    let shown = needing(Needs::Watcher, Router::new().route("/motion", get(show)));
+    let changed = needing(Needs::Operator, Router::new().route("/motion", put(change)));
+    let routes = shown.merge(changed).with_state(course.clone());
     AbortOnDropHandle::new(tokio::spawn(telemetry::http::serve(listener, names, routes, stop)))
 }
 

@@ -28,6 +28,8 @@ use telemetry::{Endpoints, Health, HostNames, Listener, Metrics, process};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
+use trust::options::acceptor_at;
+use trust::{Identity, Role};
 
 use control::Course;
 use metrics::SimulatorMetrics;
@@ -115,11 +117,14 @@ pub async fn run(
 ) -> anyhow::Result<SimulatorSummary> {
     let (registry, health) = (Metrics::new(), Health::new());
     let stop_serving = CancellationToken::new();
-    let serving = listeners.endpoints.serve(registry.clone(), health.clone(), stop_serving.clone());
+    let identity = options.identity()?;
+    options.tls.warn(&options.listens());
+    let serving = listeners.endpoints.secured(identity.as_ref()).serve(registry.clone(), health.clone(), stop_serving.clone());
     let course = Course::new(&scenario, options.rate_hz);
     let names = HostNames::new(&options.endpoints.names.http_name);
     let control = listeners.control.map(|listener| {
-        let listener = Listener::new(listener, limits::CONTROL, &registry);
+        let acceptor = acceptor_at(identity.as_ref(), listener.local_addr());
+        let listener = Listener::new(listener, limits::CONTROL, &registry).secured(acceptor);
         control::serve(listener, names, &course, stop_serving.clone())
     });
     let nodes = scenario.irs.len();
@@ -130,12 +135,16 @@ pub async fn run(
         publisher: EchoPublisher::bind(listeners.echo, run, nodes, hash).await?,
         metrics: SimulatorMetrics::new(&registry, nodes),
         truth: TruthFeed::default(),
+        identity: identity.clone(),
         course,
         rcs_m2: scenario.rcs_m2(),
         run,
         frames: 0,
         latest: Duration::ZERO,
     };
+    if let Some(identity) = identity {
+        tokio::spawn(identity.follow(stop_serving.clone()));
+    }
     let summary = transmission.run(options, source, &health, &shutdown).await;
     stop_serving.cancel();
     serving.ended().await;
@@ -148,6 +157,7 @@ struct Transmission {
     publisher: EchoPublisher,
     metrics: SimulatorMetrics,
     truth: TruthFeed,
+    identity: Option<Identity>,
     course: Course,
     /// Mean radar cross-section of the target.
     rcs_m2: f64,
@@ -165,8 +175,9 @@ impl Transmission {
         shutdown: &CancellationToken,
     ) -> SimulatorSummary {
         let finish_truth = CancellationToken::new();
+        let tls = self.identity.as_ref().map(|identity| identity.client(Some(Role::FusionCenter)));
         let truth_sender = options.fusion.clone().map(|fusion| {
-            AbortOnDropHandle::new(tokio::spawn(self.truth.clone().send(fusion, finish_truth.clone())))
+            AbortOnDropHandle::new(tokio::spawn(self.truth.clone().send(fusion, tls, finish_truth.clone())))
         });
         let start_after = (!options.start_after.is_zero()).then_some(options.start_after);
         self.wait_for_nodes(start_after, health, shutdown).await;

@@ -8,6 +8,7 @@ use model::Scenario;
 use proto::echo::EchoFrame;
 use settings::check::{address, address_or_none, host_and_port_or_none, seconds, within};
 use settings::{EndpointOptions, OrNone, ScenarioChoice, SettingsError};
+use trust::{Identity, Listen, Role, TlsOptions};
 
 /// The name of this process in logs, announcements and variables.
 pub const ROLE: &str = "simulator";
@@ -41,9 +42,11 @@ pub struct SimulatorOptions {
     /// Allow the target's motion to be changed while the simulator runs.
     #[arg(long)]
     pub allow_control: bool,
-    /// Where the motion is changed, if that is allowed; every host that reaches the address can change it.
+    /// Where the motion is changed, if that is allowed: on loopback by every process, elsewhere by an operator.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7501", value_parser = address_or_none)]
     pub control_listen: OrNone<SocketAddr>,
+    #[command(flatten)]
+    pub tls: TlsOptions,
 }
 
 impl settings::Options for SimulatorOptions {
@@ -53,6 +56,8 @@ impl settings::Options for SimulatorOptions {
 impl SimulatorOptions {
     /// Loads the scenario; its frames must fit into an echo message.
     pub fn load(&self) -> Result<Scenario, SettingsError> {
+        self.tls.check(&self.listens())?;
+        self.identity()?;
         let scenario = self.scenario.load()?;
         let (sensors, subcarriers) = (scenario.surface.sensors, scenario.signal.subcarriers);
         if EchoFrame::fits(sensors, subcarriers) {
@@ -60,6 +65,25 @@ impl SimulatorOptions {
         }
         let reason = format!("{sensors} sensors x {subcarriers} subcarriers: a frame has at most 64 MiB");
         Err(self.scenario.unusable(reason))
+    }
+
+    /// The addresses that it listens on.
+    pub fn listens(&self) -> Vec<Listen> {
+        let EndpointOptions { http_listen, health_listen, .. } = &self.endpoints;
+        let control_listen = self.control_listen.filter(|_| self.allow_control);
+        let optional = [
+            ("http_listen", http_listen),
+            ("health_listen", health_listen),
+            ("control_listen", control_listen),
+        ];
+        let optional = optional.into_iter().filter_map(|(key, address)| Some(Listen::new(key, address?)));
+        // ZeroMQ has no TLS.
+        std::iter::once(Listen::plain("echo_listen", self.echo_listen)).chain(optional).collect()
+    }
+
+    /// The certificate that it proves itself with; none without TLS.
+    pub fn identity(&self) -> Result<Option<Identity>, SettingsError> {
+        self.tls.load("the simulator", None, |role| role == Role::Simulator)
     }
 }
 

@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tonic::{Response, Status};
+use trust::ClientTls;
 
 /// Records that are kept to be sent again.
 const KEPT: usize = 4096;
@@ -91,12 +92,12 @@ impl TruthFeed {
     }
 
     /// Sends the truth until `finish`; reconnects whenever the connection is lost.
-    pub async fn send(self, fusion: String, finish: CancellationToken) {
+    pub async fn send(self, fusion: String, tls: Option<ClientTls>, finish: CancellationToken) {
         let mut backoff = Backoff::new();
         let mut failures = Failures::default();
         loop {
             let begun = Instant::now();
-            let ended = self.stream(&fusion, &finish).await;
+            let ended = self.stream(&fusion, tls.as_ref(), &finish).await;
             if begun.elapsed() > CONFIRMATION {
                 (backoff, failures) = (Backoff::new(), Failures::default());
             }
@@ -123,8 +124,13 @@ impl TruthFeed {
     }
 
     /// Sends one stream, from the oldest record kept; returns the count that was confirmed at its end.
-    async fn stream(&self, fusion: &str, finish: &CancellationToken) -> Result<u64, Status> {
-        let mut client = FusionClient::new(connect(fusion).await?);
+    async fn stream(
+        &self,
+        fusion: &str,
+        tls: Option<&ClientTls>,
+        finish: &CancellationToken,
+    ) -> Result<u64, Status> {
+        let mut client = FusionClient::new(connect(fusion, tls).await?);
         let (sender, receiver) = mpsc::channel(UNDER_WAY);
         let answer = client.truth(ReceiverStream::new(receiver));
         tokio::pin!(answer);

@@ -6,11 +6,15 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::bail;
+use trust::{ClientTls, Protocol};
 use ureq::http::Request;
+use ureq::unversioned::resolver::DefaultResolver;
+use ureq::unversioned::transport::{Connector, TcpConnector};
 use ureq::{Agent, Error};
 
 use crate::exit::{self, Failure};
 use crate::guard::{CONTROL_HEADER, CONTROL_VALUE};
+use crate::tls_connector::TlsConnector;
 
 /// Timeout of a request. A relay that measures itself takes seconds to respond.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -25,8 +29,26 @@ pub struct Response {
 
 /// Requests `url`, as in `http://127.0.0.1:7401/health`, and waits for the response. No proxy is used.
 pub fn request(method: &str, url: &str, body: &str) -> anyhow::Result<Response> {
-    if !url.starts_with("http://") {
-        bail!(Failure::new(exit::USAGE, format!("'{url}' does not begin with http://")));
+    request_with(None, method, url, body)
+}
+
+/// The same, with TLS if `url` begins with `https://`. The server is verified by the authority and its role, not by its
+/// host name.
+pub fn request_with(
+    tls: Option<&ClientTls>,
+    method: &str,
+    url: &str,
+    body: &str,
+) -> anyhow::Result<Response> {
+    let (tls, port) = match tls.filter(|_| url.starts_with("https://")) {
+        Some(tls) => (Some(tls.config(Protocol::Http)?), ":443"),
+        None => (None, ":80"),
+    };
+    if tls.is_none() && url.starts_with("https://") {
+        bail!(Failure::new(exit::USAGE, format!("'{url}': https needs --tls-ca")));
+    }
+    if tls.is_none() && !url.starts_with("http://") {
+        bail!(Failure::new(exit::USAGE, format!("'{url}' does not begin with http:// or https://")));
     }
     let settings =
         Agent::config_builder().timeout_global(Some(TIMEOUT)).http_status_as_error(false).proxy(None);
@@ -34,11 +56,19 @@ pub fn request(method: &str, url: &str, body: &str) -> anyhow::Result<Response> 
     let request = Request::builder().method(method).uri(url).header(CONTROL_HEADER, CONTROL_VALUE).body(body);
     let request = request.map_err(|error| Failure::new(exit::USAGE, format!("'{url}': {error}")))?;
     let host = request.uri().authority().map_or("", |authority| authority.as_str());
-    let port = if request.uri().port().is_some() { "" } else { ":80" };
+    let port = if request.uri().port().is_some() { "" } else { port };
     if format!("{host}{port}").to_socket_addrs().is_err() {
         bail!(Failure::new(exit::NO_HOST, format!("{host} has no address")));
     }
-    let mut response = settings.build().new_agent().run(request).map_err(explained)?;
+    let agent = match tls {
+        Some(config) => Agent::with_parts(
+            settings.build(),
+            TcpConnector::default().chain(TlsConnector(config)),
+            DefaultResolver::default(),
+        ),
+        None => settings.build().new_agent(),
+    };
+    let mut response = agent.run(request).map_err(explained)?;
     let body = response.body_mut().with_config().limit(MAX_RESPONSE_BYTES).read_to_string();
     Ok(Response { status: response.status().as_u16(), body: body.map_err(explained)? })
 }
@@ -58,8 +88,8 @@ pub fn escape(text: &str) -> String {
 }
 
 /// Exit code of a health check: 0 if the response of `url` is a success, else 1 and the reason on standard error.
-pub fn check(url: &str) -> ExitCode {
-    let reason = match request("GET", url, "") {
+pub fn check(tls: Option<&ClientTls>, url: &str) -> ExitCode {
+    let reason = match request_with(tls, "GET", url, "") {
         Ok(Response { status: 200..300, .. }) => return ExitCode::SUCCESS,
         Ok(response) => format!("{} {}", response.status, response.body.trim_end()),
         Err(error) => exit::sentence(&error),

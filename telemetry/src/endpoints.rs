@@ -7,6 +7,8 @@ use anyhow::Context;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use trust::Identity;
+use trust::options::{grpc_acceptor, http_acceptor};
 
 use crate::listener::limits;
 use crate::{Health, HostNames, Listener, Metrics, Started, health, http};
@@ -22,17 +24,24 @@ pub struct Endpoints {
     http: Option<BoundListener>,
     grpc: Option<BoundListener>,
     names: HostNames,
+    identity: Option<Identity>,
 }
 
 impl Endpoints {
     /// Binds the given addresses; the error names the address.
     pub async fn bind(http: Option<SocketAddr>, grpc: Option<SocketAddr>) -> anyhow::Result<Self> {
-        Ok(Self { http: bind(http).await?, grpc: bind(grpc).await?, names: HostNames::default() })
+        let (http, grpc) = (bind(http).await?, bind(grpc).await?);
+        Ok(Self { http, grpc, ..Self::default() })
     }
 
     /// The same with host names that HTTP requests may address.
     pub fn with_names(self, names: &[String]) -> Self {
         Self { names: HostNames::new(names), ..self }
+    }
+
+    /// The same with a certificate, if there is one: for gRPC, and for HTTP on addresses other than loopback.
+    pub fn secured(self, identity: Option<&Identity>) -> Self {
+        Self { identity: identity.cloned(), ..self }
     }
 
     /// The start line of the process with these addresses.
@@ -44,13 +53,15 @@ impl Endpoints {
     /// Serves until `shutdown`.
     pub fn serve(self, metrics: Metrics, health: Health, shutdown: CancellationToken) -> Serving {
         let mut tasks = JoinSet::new();
-        if let Some((listener, _)) = self.http {
-            let listener = Listener::new(listener, limits::HTTP, &metrics);
+        if let Some((listener, address)) = self.http {
+            let acceptor = http_acceptor(self.identity.as_ref(), address);
+            let listener = Listener::new(listener, limits::HTTP, &metrics).secured(acceptor);
             let routes = http::routes(metrics.clone(), health.clone());
             tasks.spawn(http::serve(listener, self.names, routes, shutdown.clone()));
         }
         if let Some((listener, _)) = self.grpc {
-            let listener = Listener::new(listener, limits::HEALTH, &metrics);
+            let acceptor = grpc_acceptor(self.identity.as_ref());
+            let listener = Listener::new(listener, limits::HEALTH, &metrics).secured(acceptor);
             tasks.spawn(async {
                 if let Err(error) = health::serve_grpc(listener, health, shutdown).await {
                     tracing::error!(%error, "the gRPC health server ended");

@@ -18,15 +18,16 @@ use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+use trust::Needs;
 
+use crate::access::needing;
 use crate::guard::{self, HostNames};
 use crate::listener::limits::{
     ESTABLISH_TIMEOUT, HEADER_TIMEOUT, MAX_BODY_BYTES, MAX_HEAD_BYTES, MAX_HEADERS, REQUEST_TIMEOUT,
 };
-use crate::listener::{LimitedStream, Listener};
+use crate::listener::Listener;
 use crate::metrics::CONTENT_TYPE;
 use crate::{Health, Metrics};
 
@@ -34,14 +35,15 @@ use crate::{Health, Metrics};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer(pub IpAddr);
 
-/// The two routes; a process may add others.
+/// The two routes; a process may add others. Health needs no certificate.
 pub fn routes(metrics: Metrics, health: Health) -> Router {
     let show_metrics = async move || ([(header::CONTENT_TYPE, CONTENT_TYPE)], metrics.render());
     let show_health = async move || match health.reason() {
         None => (StatusCode::OK, "ready\n".to_owned()),
         Some(reason) => (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")),
     };
-    Router::new().route("/metrics", get(show_metrics)).route("/health", get(show_health))
+    needing(Needs::Watcher, Router::new().route("/metrics", get(show_metrics)))
+        .route("/health", get(show_health))
 }
 
 /// Binds `address`, where port 0 means any free port, and returns the bound address.
@@ -51,23 +53,9 @@ pub async fn bind(address: SocketAddr) -> std::io::Result<(TcpListener, SocketAd
     Ok((listener, bound))
 }
 
-/// Serves `router` to clients that address it by IP address, as localhost or by one of `names`, until `shutdown`.
+/// Serves `router` to clients that address it by IP address, as localhost or by one of `names`, until `shutdown`. The
+/// peer of the connection is an extension of every request. TLS is given as long as a first request may take.
 pub async fn serve(listener: Listener, names: HostNames, router: Router, shutdown: CancellationToken) {
-    serve_over(listener, async |stream| Ok(stream), names, router, shutdown).await;
-}
-
-/// The same over a transport such as TLS, which `wrap` makes of an accepted connection. It is given as long as a first
-/// request may take.
-pub async fn serve_over<S, F>(
-    listener: Listener,
-    wrap: impl Fn(LimitedStream<TcpStream>) -> F,
-    names: HostNames,
-    router: Router,
-    shutdown: CancellationToken,
-) where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    F: Future<Output = std::io::Result<S>> + Send + 'static,
-{
     let router = TowerToHyperService::new(prepared(router, names));
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new())
@@ -83,12 +71,15 @@ pub async fn serve_over<S, F>(
         };
         let (establishment, peer) = (stream.establishment(), stream.peer().map(|peer| Peer(peer.ip())));
         let (router, watcher, http) = (router.clone(), graceful.watcher(), http.clone());
-        let wrapped = wrap(stream);
+        let acceptor = listener.acceptor();
         tokio::spawn(async move {
-            let Ok(Ok(stream)) = tokio::time::timeout(ESTABLISH_TIMEOUT, wrapped).await else { return };
+            let accepted = tokio::time::timeout(ESTABLISH_TIMEOUT, acceptor.accept(stream)).await;
+            let Ok(Ok(stream)) = accepted else { return };
+            let proven = stream.peer();
             let service = service_fn(move |mut request: Request<Incoming>| {
                 establishment.establish();
                 request.extensions_mut().extend(peer.map(extension).unwrap_or_default());
+                request.extensions_mut().insert(proven.clone());
                 router.call(request)
             });
             // An error belongs to the client: it went away, was too slow or sent no HTTP.
@@ -128,6 +119,7 @@ mod tests {
     use super::*;
     use crate::listener::limits;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpStream;
 
     async fn get(address: SocketAddr, path: &str) -> String {
         let mut stream = TcpStream::connect(address).await.unwrap();

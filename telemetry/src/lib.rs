@@ -5,6 +5,7 @@
 //! [`exit::USAGE`] before any port is bound) and calls [`logs::init`]; in [`process::run`], the process
 //! binds its ports, calls [`Started::announce`], works until [`shutdown_signal`], drains and exits with 0.
 
+mod access;
 pub mod client;
 mod endpoints;
 pub mod exit;
@@ -19,7 +20,9 @@ pub mod metrics;
 mod output;
 pub mod process;
 mod shutdown;
+mod tls_connector;
 
+pub use access::needing;
 pub use endpoints::{Endpoints, Serving};
 pub use failures::{Failures, Notice};
 pub use guard::HostNames;

@@ -128,11 +128,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Connection<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Connection<S> {
-    fn poll_write(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
             Self::Tls(stream, _) => Pin::new(stream).poll_write(context, bytes),
@@ -208,4 +204,100 @@ where
         }
     });
     ReceiverStream::new(receiver)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+
+    use super::*;
+    use crate::identity::{ClientTls, Paths};
+    use crate::lab::{DAY, Lab};
+    use crate::role::Role;
+
+    /// Connects and exchanges a byte: in TLS 1.3 a client learns only then whether its certificate was accepted.
+    async fn connect(server: &Identity, client: &ClientTls) -> Result<Peer, String> {
+        let (here, there) = duplex(1 << 16);
+        let acceptor = server.acceptor(Protocol::Grpc);
+        let serving = async {
+            let mut connection = acceptor.accept(there).await.map_err(|error| error.to_string())?;
+            connection.write_u8(7).await.map_err(|error| error.to_string())?;
+            connection.flush().await.map_err(|error| error.to_string())?;
+            Ok::<_, String>(connection.peer())
+        };
+        let asking = async {
+            let mut connection = client.connect(here, Protocol::Grpc).await?;
+            connection.read_u8().await
+        };
+        match tokio::join!(serving, asking) {
+            (Ok(peer), Ok(7)) => Ok(peer),
+            (Err(server), _) => Err(format!("server: {server}")),
+            (_, answer) => Err(format!("client: {answer:?}")),
+        }
+    }
+
+    #[tokio::test]
+    async fn both_sides_prove_their_roles() {
+        let lab = Lab::new("lab");
+        let (fusion, node) = (lab.valid(Role::FusionCenter), lab.valid(Role::Node(2)));
+        let peer = connect(&fusion, &node.client(Some(Role::FusionCenter))).await.unwrap();
+        assert_eq!(peer, Peer::Named(Arc::new(node.name())));
+        // Without a certificate the connection is made, and nothing is known of the peer.
+        let anonymous = ClientTls::anonymous(&lab.paths().ca).unwrap();
+        assert_eq!(connect(&fusion, &anonymous).await, Ok(Peer::Anonymous));
+        // A node that poses as the fusion center is not spoken to.
+        let refused = connect(&node, &node.client(Some(Role::FusionCenter))).await.unwrap_err();
+        assert!(refused.starts_with("server: "), "{refused}");
+        assert!(connect(&node, &fusion.client(Some(Role::Node(2)))).await.is_ok());
+        assert!(connect(&node, &fusion.client(Some(Role::Node(1)))).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn strangers_are_refused_on_either_side() {
+        let (lab, other, now) = (Lab::new("lab"), Lab::new("lab"), SystemTime::now());
+        let (fusion, node) = (lab.valid(Role::FusionCenter), lab.valid(Role::Node(2)));
+        let stranger = other.valid(Role::Node(2));
+        // Another authority: the server's certificate, and the client's.
+        assert!(connect(&fusion, &stranger.client(None)).await.is_err());
+        let own = other.paths();
+        let mixed = Paths { ca: lab.paths().ca, ..own };
+        let mixed = Identity::load(mixed).unwrap();
+        let refused = connect(&fusion, &mixed.client(None)).await.unwrap_err();
+        assert!(refused.contains("UnknownIssuer") || refused.contains("UnknownCA"), "{refused}");
+        // Another domain of the same authority.
+        let guest = lab.identity(&lab.pair_of("guest", Role::Node(2), now), now);
+        assert!(connect(&guest, &node.client(None)).await.is_err());
+        let refused = connect(&fusion, &guest.client(None)).await.unwrap_err();
+        assert!(!refused.is_empty());
+        // Expired, on either side.
+        let then = now - 20 * DAY;
+        let old = lab.identity(&lab.pair(Role::Node(2), then), then);
+        let refused = connect(&fusion, &old.client(None)).await.unwrap_err();
+        assert!(refused.contains("xpired"), "{refused}");
+        let old = lab.identity(&lab.pair(Role::FusionCenter, then), then);
+        assert!(connect(&old, &node.client(None)).await.is_err());
+    }
+
+    /// A peer that says nothing ends after the timeout; until then others are served.
+    #[tokio::test(start_paused = true)]
+    async fn a_slow_handshake_delays_no_other() {
+        let lab = Lab::new("lab");
+        let (fusion, node) = (lab.valid(Role::FusionCenter), lab.valid(Role::Node(0)));
+        let (sender, receiver) = mpsc::channel::<io::Result<DuplexStream>>(8);
+        let mut accepted = secured(ReceiverStream::new(receiver), fusion.acceptor(Protocol::Grpc));
+        let (mut silent, there) = duplex(1 << 16);
+        sender.send(Ok(there)).await.unwrap();
+        let (here, there) = duplex(1 << 16);
+        sender.send(Ok(there)).await.unwrap();
+        let client = tokio::spawn(async move { node.client(None).connect(here, Protocol::Grpc).await });
+        let begun = tokio::time::Instant::now();
+        let first = accepted.next().await.unwrap().unwrap();
+        assert!(matches!(first.peer(), Peer::Named(_)) && begun.elapsed() < HANDSHAKE_TIMEOUT);
+        client.await.unwrap().unwrap();
+        let mut rest = Vec::new();
+        silent.read_to_end(&mut rest).await.unwrap();
+        assert!(begun.elapsed() >= HANDSHAKE_TIMEOUT, "the silent one was given its time");
+    }
 }

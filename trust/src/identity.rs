@@ -43,8 +43,13 @@ struct Shared {
 impl Identity {
     /// Loads the files; they must be usable.
     pub fn load(paths: Paths) -> Result<Self, MaterialError> {
+        Self::load_at(paths, SystemTime::now())
+    }
+
+    /// The same at another time.
+    pub(crate) fn load_at(paths: Paths, now: SystemTime) -> Result<Self, MaterialError> {
         let files = Files::read(&paths)?;
-        let material = Arc::new(Material::new(&paths, &files, SystemTime::now())?);
+        let material = Arc::new(Material::new(&paths, &files, now)?);
         let current = watch::Sender::new(material);
         Ok(Self(Arc::new(Shared { paths, current, trouble: watch::Sender::new(None) })))
     }
@@ -210,41 +215,12 @@ pub fn unnamed() -> ServerName<'static> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::authority::{self, Authority};
-
-    const DAY: Duration = Duration::from_secs(86_400);
-
-    struct Lab {
-        directory: tempfile::TempDir,
-        authority: Authority,
-    }
-
-    impl Lab {
-        fn new() -> Self {
-            let ca = authority::make("lab", SystemTime::now(), 30).unwrap();
-            let directory = tempfile::tempdir().unwrap();
-            std::fs::write(directory.path().join("ca.pem"), &ca.certificate).unwrap();
-            Self { directory, authority: Authority::from_pem(&ca.certificate, &ca.key).unwrap() }
-        }
-
-        fn paths(&self) -> Paths {
-            let path = |name: &str| self.directory.path().join(name);
-            Paths { ca: path("ca.pem"), cert: path("cert.pem"), key: path("key.pem") }
-        }
-
-        fn pair(&self, role: Role, from: SystemTime) -> authority::Pair {
-            self.authority.issue(&Name::new("lab", role).unwrap(), &[], from, 10).unwrap()
-        }
-
-        fn write(&self, pair: &authority::Pair) {
-            std::fs::write(self.paths().cert, &pair.certificate).unwrap();
-            std::fs::write(self.paths().key, &pair.key).unwrap();
-        }
-    }
+    use crate::authority;
+    use crate::lab::{DAY, Lab};
 
     #[test]
     fn a_new_certificate_is_taken_when_it_has_settled() {
-        let (lab, now) = (Lab::new(), SystemTime::now());
+        let (lab, now) = (Lab::new("lab"), SystemTime::now());
         lab.write(&lab.pair(Role::Simulator, now));
         let identity = Identity::load(lab.paths()).unwrap();
         let mut reading = Reading::new(Files::read(&lab.paths()).ok());
@@ -265,7 +241,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_used_changes_nothing_and_is_said_until_it_is_mended() {
-        let (lab, now) = (Lab::new(), SystemTime::now());
+        let (lab, now) = (Lab::new("lab"), SystemTime::now());
         let good = lab.pair(Role::Node(1), now);
         lab.write(&good);
         let identity = Identity::load(lab.paths()).unwrap();
@@ -293,7 +269,7 @@ mod tests {
 
     #[test]
     fn a_certificate_that_expires_in_force_is_said() {
-        let (lab, now) = (Lab::new(), SystemTime::now());
+        let (lab, now) = (Lab::new("lab"), SystemTime::now());
         lab.write(&lab.pair(Role::Watcher, now));
         let identity = Identity::load(lab.paths()).unwrap();
         let mut reading = Reading::new(Files::read(&lab.paths()).ok());

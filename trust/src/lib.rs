@@ -12,6 +12,8 @@
 mod accept;
 pub mod authority;
 mod identity;
+#[cfg(test)]
+mod lab;
 mod material;
 pub mod options;
 mod peer;
@@ -20,7 +22,7 @@ pub mod verify;
 
 pub use accept::{Acceptor, Connection, HANDSHAKE_TIMEOUT, Protocol, secured};
 pub use identity::{ClientTls, Identity, Paths, unnamed};
-pub use material::MaterialError;
+pub use material::{MaterialError, date};
 pub use options::{Listen, TlsOptions};
 pub use peer::{Denied, Needs, Peer};
 pub use role::{Name, Role};

@@ -190,7 +190,7 @@ pub(crate) fn validity(certificate: &CertificateDer<'_>) -> Result<(SystemTime, 
 }
 
 /// A time as in 2026-11-17 07:00 UTC.
-pub(crate) fn date(time: SystemTime) -> String {
+pub fn date(time: SystemTime) -> String {
     let time = time::OffsetDateTime::from(time);
     let (date, hour, minute) = (time.date(), time.hour(), time.minute());
     format!("{date} {hour:02}:{minute:02} UTC")

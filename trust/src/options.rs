@@ -105,8 +105,9 @@ impl TlsOptions {
         } else {
             "it has no TLS: listen on 127.0.0.1"
         };
-        let reason =
-            format!("{key} = {address}: others can reach this address: {remedy}; --insecure allows it as it is");
+        let reason = format!(
+            "{key} = {address}: others can reach this address: {remedy}; --insecure allows it as it is"
+        );
         Err(SettingsError::Options(reason))
     }
 
@@ -120,7 +121,10 @@ impl TlsOptions {
             .collect();
         if !exposed.is_empty() {
             let addresses = exposed.join(", ");
-            tracing::warn!(addresses, "--insecure: whoever reaches these addresses can read and forge everything");
+            tracing::warn!(
+                addresses,
+                "--insecure: whoever reaches these addresses can read and forge everything"
+            );
         }
     }
 }
@@ -130,6 +134,15 @@ pub fn http_acceptor(identity: Option<&Identity>, address: SocketAddr) -> Accept
     match identity.filter(|_| !address.ip().is_loopback()) {
         Some(identity) => identity.acceptor(Protocol::Http),
         None => Acceptor::plain(),
+    }
+}
+
+/// The same for an address that may not be known.
+pub fn acceptor_at(identity: Option<&Identity>, address: std::io::Result<SocketAddr>) -> Acceptor {
+    match (identity, address) {
+        (identity, Ok(address)) => http_acceptor(identity, address),
+        (Some(identity), Err(_)) => identity.acceptor(Protocol::Http),
+        (None, Err(_)) => Acceptor::plain(),
     }
 }
 
@@ -144,7 +157,12 @@ mod tests {
 
     fn options(tls: bool, insecure: bool) -> TlsOptions {
         let path = |name: &str| tls.then(|| PathBuf::from(name));
-        TlsOptions { tls_ca: path("ca"), tls_cert: path("n/{index}/c"), tls_key: path("n/{index}/k"), insecure }
+        TlsOptions {
+            tls_ca: path("ca"),
+            tls_cert: path("n/{index}/c"),
+            tls_key: path("n/{index}/k"),
+            insecure,
+        }
     }
 
     #[test]

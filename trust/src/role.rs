@@ -96,8 +96,7 @@ pub struct Name {
 impl Name {
     /// A name in a checked domain.
     pub fn new(domain: &str, role: Role) -> Result<Self, NameError> {
-        let plain =
-            |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || [b'.', b'-', b'_'].contains(&c);
+        let plain = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || [b'.', b'-', b'_'].contains(&c);
         if !(1..=255).contains(&domain.len()) || !domain.bytes().all(plain) {
             return Err(NameError::Domain(domain.chars().take(64).flat_map(char::escape_default).collect()));
         }

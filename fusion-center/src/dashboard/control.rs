@@ -20,6 +20,7 @@ use telemetry::client;
 use telemetry::exit::sentence;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
+use trust::{ClientTls, Identity};
 
 use super::ApiState;
 
@@ -49,6 +50,8 @@ pub struct ControlSettings {
 #[derive(Debug)]
 pub struct Control {
     settings: ControlSettings,
+    /// Proves to simulator and backhaul that the request comes from the fusion center.
+    tls: Option<ClientTls>,
     changing: Mutex<()>,
     cached: Mutex<Option<(Instant, Value)>>,
 }
@@ -68,8 +71,9 @@ fn refuse(status: StatusCode, reason: impl std::fmt::Display) -> ErrorResponse {
 }
 
 impl Control {
-    pub fn new(settings: ControlSettings) -> Self {
-        Self { settings, changing: Mutex::default(), cached: Mutex::default() }
+    pub fn new(settings: ControlSettings, identity: Option<Identity>) -> Self {
+        let tls = identity.map(|identity| identity.client(None));
+        Self { settings, tls, changing: Mutex::default(), cached: Mutex::default() }
     }
 
     /// Whether control is allowed, for the API's description.
@@ -89,8 +93,8 @@ impl Control {
         {
             return view.clone();
         }
-        let simulator = current(settings.simulator.as_deref(), "/motion").await;
-        let backhaul = current(settings.backhaul.as_deref(), "/profiles").await;
+        let simulator = self.current(settings.simulator.as_deref(), "/motion").await;
+        let backhaul = self.current(settings.backhaul.as_deref(), "/profiles").await;
         let view = json!({ "allowed": true, "simulator": simulator, "backhaul": backhaul });
         *cached = Some((Instant::now(), view.clone()));
         view
@@ -127,7 +131,7 @@ impl Control {
             return Err(refuse(StatusCode::CONFLICT, "another change is in progress"));
         };
         tracing::info!(what, body, "change requested");
-        match request(address, "PUT", path, body).await {
+        match self.request(address, "PUT", path, body).await {
             Ok(client::Response { status: 200..300, .. }) => {}
             Ok(answer) => {
                 let status = if answer.status == 422 {
@@ -144,33 +148,37 @@ impl Control {
         *self.cached.lock().await = None;
         Ok(Json(self.view().await))
     }
-}
 
-/// The state that is served at `address`; null without an address.
-async fn current(address: Option<&str>, path: &'static str) -> Value {
-    let Some(address) = address else { return Value::Null };
-    let answer = request(address, "GET", path, String::new()).await;
-    let parsed = answer.map_err(|error| sentence(&error)).and_then(|answer| match answer.status {
-        200 => serde_json::from_str(&answer.body).map_err(|error| error.to_string()),
-        _ => Err(answer.body),
-    });
-    parsed.unwrap_or_else(|reason| json!({ "error": reason }))
-}
+    /// The state that is served at `address`; null without an address.
+    async fn current(&self, address: Option<&str>, path: &'static str) -> Value {
+        let Some(address) = address else { return Value::Null };
+        let answer = self.request(address, "GET", path, String::new()).await;
+        let parsed = answer.map_err(|error| sentence(&error)).and_then(|answer| match answer.status {
+            200 => serde_json::from_str(&answer.body).map_err(|error| error.to_string()),
+            _ => Err(answer.body),
+        });
+        parsed.unwrap_or_else(|reason| json!({ "error": reason }))
+    }
 
-/// Sends a request to the IP address of `host`: the other processes, too, refuse requests by an unknown name.
-async fn request(
-    host: &str,
-    method: &'static str,
-    path: &'static str,
-    body: String,
-) -> anyhow::Result<client::Response> {
-    let host = host.to_owned();
-    let request = move || {
-        let unknown = || format!("{host} has no address");
-        let address = host.to_socket_addrs().with_context(unknown)?.next().with_context(unknown)?;
-        client::request(method, &format!("http://{address}{path}"), &body)
-    };
-    tokio::task::spawn_blocking(request).await?
+    /// Sends a request to the IP address of `host`: the other processes, too, refuse requests by an unknown name. Other
+    /// hosts are asked over TLS, if there is a certificate, as they serve it.
+    async fn request(
+        &self,
+        host: &str,
+        method: &'static str,
+        path: &'static str,
+        body: String,
+    ) -> anyhow::Result<client::Response> {
+        let (host, tls) = (host.to_owned(), self.tls.clone());
+        let request = move || {
+            let unknown = || format!("{host} has no address");
+            let address = host.to_socket_addrs().with_context(unknown)?.next().with_context(unknown)?;
+            let tls = tls.filter(|_| !address.ip().is_loopback());
+            let scheme = if tls.is_some() { "https" } else { "http" };
+            client::request_with(tls.as_ref(), method, &format!("{scheme}://{address}{path}"), &body)
+        };
+        tokio::task::spawn_blocking(request).await?
+    }
 }
 
 /// `GET /api/control`.
@@ -203,7 +211,7 @@ mod tests {
     #[test]
     fn only_a_plain_name_is_passed_on() {
         let admitted = |allowed: bool, body: &str| {
-            let control = Control::new(ControlSettings { allowed, ..ControlSettings::default() });
+            let control = Control::new(ControlSettings { allowed, ..ControlSettings::default() }, None);
             let admitted = control.admit(&Bytes::from(body.to_owned()));
             admitted.map_err(|(status, _)| status.as_u16())
         };

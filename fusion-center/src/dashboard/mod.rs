@@ -22,12 +22,13 @@ use axum::{Json, Router};
 use model::System;
 use model::units::dbm_from_watts;
 use serde::Serialize;
+use telemetry::needing;
+use trust::Needs;
 
 use crate::node_table::NodeTable;
 use crate::publish::Viewer;
 use crate::run::FusionSummary;
-use control::Control;
-pub use control::ControlSettings;
+pub use control::{Control, ControlSettings};
 use live::{Caster, Live};
 
 /// Nothing inline, nothing from other hosts.
@@ -51,25 +52,28 @@ struct ApiState {
 }
 
 impl Dashboard {
-    pub fn new(viewer: Viewer, node_table: NodeTable, site: SiteView, control: ControlSettings) -> Self {
+    pub fn new(viewer: Viewer, node_table: NodeTable, site: SiteView, control: Control) -> Self {
         let (caster, live) = Live::new();
-        let control = Arc::new(Control::new(control));
+        let control = Arc::new(control);
         Self { state: ApiState { viewer, node_table, site: Arc::new(site), control, live }, caster }
     }
 
     /// The routes of page and API. Spawns a task that sends the live events.
     pub fn start(self) -> Router {
         tokio::spawn(self.caster.run(self.state.clone()));
-        Router::new()
+        let shown = Router::new()
             .route("/", get(assets::index))
             .route("/assets/{name}", get(assets::asset))
             .route("/api", get(describe::describe))
             .route("/api/site", get(site))
             .route("/api/summary", get(summary))
             .route("/api/live", get(live::stream))
-            .route("/api/control", get(control::show))
+            .route("/api/control", get(control::show));
+        let changed = Router::new()
             .route("/api/control/motion", post(control::motion))
-            .route("/api/control/profile", post(control::profile))
+            .route("/api/control/profile", post(control::profile));
+        needing(Needs::Watcher, shown)
+            .merge(needing(Needs::Operator, changed))
             .layer(DefaultBodyLimit::max(control::LARGEST_BODY))
             .with_state(self.state)
             .layer(map_response(guard))

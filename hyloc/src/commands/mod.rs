@@ -1,5 +1,6 @@
 //! Short subcommands, and what all of them share: files and output to the terminal.
 
+pub mod certs;
 pub mod describe;
 pub mod replay;
 pub mod scenario;

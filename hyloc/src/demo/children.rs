@@ -14,9 +14,14 @@ use telemetry::{PARENT_VARIABLE, Started};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader, Lines};
 use tokio::process::{ChildStdin, Command};
+use trust::{ClientTls, Identity, Paths, Role};
 
 use super::DemoFlags;
+use crate::commands::certs::Store;
 use crate::commands::{note, write_file};
+
+/// Lifetime of the certificates of a demo.
+const DAYS: u32 = 30;
 
 /// Frames that may wait for a solver; at the default rate a stall of one second loses no frame.
 const QUEUE: &str = "64";
@@ -29,6 +34,8 @@ pub struct Children<'a> {
     controls: Option<Controls>,
     executable: PathBuf,
     scenario: PathBuf,
+    /// The authority and its certificates, with `--tls`.
+    certificates: Option<Store>,
     _directory: TempDir,
 }
 
@@ -67,7 +74,24 @@ impl<'a> Children<'a> {
         let file = directory.path().join("scenario.toml");
         write_file(&file, toml::to_string(scenario)?.as_bytes())?;
         let controls = flags.allow_control.then(Controls::free).transpose()?;
-        Ok(Self { flags, controls, executable, scenario: file, _directory: directory })
+        let certificates = || {
+            let store = Store::init(&directory.path().join("certs"), "demo.internal", DAYS)?;
+            let nodes = (0..scenario.irs.len() as u32).map(Role::Node);
+            let processes = [Role::FusionCenter, Role::Simulator, Role::Backhaul, Role::Watcher];
+            for role in processes.into_iter().chain(nodes) {
+                store.issue(role, &[], DAYS)?;
+            }
+            anyhow::Ok(store)
+        };
+        let certificates = flags.tls.then(certificates).transpose()?;
+        Ok(Self { flags, controls, executable, scenario: file, certificates, _directory: directory })
+    }
+
+    /// The TLS side of a watcher of fixes.
+    pub fn watcher(&self) -> anyhow::Result<Option<ClientTls>> {
+        let Some(store) = &self.certificates else { return Ok(None) };
+        let identity = Identity::load(store.paths(Role::Watcher))?;
+        Ok(Some(identity.client(Some(Role::FusionCenter))))
     }
 
     pub fn fusion(&self) -> anyhow::Result<Child> {
@@ -89,7 +113,7 @@ impl<'a> Children<'a> {
                 .add("--control-simulator", controls.simulator.to_string())
                 .add("--control-backhaul", controls.backhaul.to_string());
         }
-        self.start(FUSION, arguments)
+        self.start(FUSION, Role::FusionCenter, arguments)
     }
 
     pub fn simulator(&self, grpc: SocketAddr) -> anyhow::Result<Child> {
@@ -106,7 +130,7 @@ impl<'a> Children<'a> {
         if let Some(controls) = controls {
             arguments.add_flag("--allow-control").add("--control-listen", controls.simulator.to_string());
         }
-        self.start("simulator", arguments)
+        self.start("simulator", Role::Simulator, arguments)
     }
 
     /// Starts the relay with a link for each of `count` nodes.
@@ -119,7 +143,7 @@ impl<'a> Children<'a> {
         for index in 0..count {
             arguments.add("--link", format!("node-{index}=127.0.0.1:0"));
         }
-        self.start("backhaul", arguments)
+        self.start("backhaul", Role::Backhaul, arguments)
     }
 
     pub fn node(&self, index: usize, grpc: SocketAddr, echo: SocketAddr) -> anyhow::Result<Child> {
@@ -134,10 +158,14 @@ impl<'a> Children<'a> {
             .add("--frames-per-fix", flags.frames_per_fix.to_string())
             .add_some("--payload", flags.choices.payload.as_ref())
             .add_some("--precision", flags.choices.precision.as_ref());
-        self.start(&format!("node {index}"), arguments)
+        self.start(&format!("node {index}"), Role::Node(index as u32), arguments)
     }
 
-    fn start(&self, role: &str, arguments: ChildArguments) -> anyhow::Result<Child> {
+    fn start(&self, role: &str, proven: Role, mut arguments: ChildArguments) -> anyhow::Result<Child> {
+        if let Some(store) = &self.certificates {
+            let Paths { ca, cert, key } = store.paths(proven);
+            arguments.add("--tls-ca", ca).add("--tls-cert", cert).add("--tls-key", key);
+        }
         let fixes = role == FUSION && self.flags.to_stdout();
         let mut command = Command::new(&self.executable);
         if std::env::var_os("HYLOC_LOG").is_none() {

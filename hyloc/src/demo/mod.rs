@@ -74,6 +74,9 @@ pub struct DemoFlags {
     /// or flaky.
     #[arg(long, value_name = "PROFILE", value_parser = PROFILES)]
     pub backhaul: Option<String>,
+    /// Encrypt all gRPC connections and check roles, with certificates of a temporary authority.
+    #[arg(long)]
+    pub tls: bool,
     /// What nodes send and how it is fused.
     #[command(flatten)]
     pub choices: Choices,
@@ -200,7 +203,10 @@ pub async fn orchestrate(
     }
 
     let mut cast = Cast { fusion, simulator, nodes, relay };
-    let outcome = watch(flags, grpc, &mut cast, began, &stop).await;
+    let outcome = match children.watcher() {
+        Ok(tls) => watch(flags, (grpc, tls.as_ref()), &mut cast, began, &stop).await,
+        Err(error) => Err(error),
+    };
     let (fusion, simulator, nodes, status) = cast.stop().await;
     let mut watched = outcome?;
     // A fusion center that gives a reason, such as a fix log that cannot be written, has printed it.

@@ -11,12 +11,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use proto::channel::connect;
 use proto::v1;
 use proto::v1::fusion_client::FusionClient;
 use serde_json::Value;
 use telemetry::exit::{self, Failure};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
+use trust::ClientTls;
 
 use super::DemoFlags;
 use super::children::Child;
@@ -104,13 +106,13 @@ impl Cast {
 /// Shows fixes until the simulator or another indispensable process ends.
 pub async fn watch(
     flags: &DemoFlags,
-    grpc: SocketAddr,
+    (grpc, tls): (SocketAddr, Option<&ClientTls>),
     cast: &mut Cast,
     began: Instant,
     stop: &CancellationToken,
 ) -> anyhow::Result<Watched> {
     let bar = progress_bar(flags);
-    let mut client = FusionClient::connect(format!("http://{grpc}")).await?;
+    let mut client = FusionClient::new(connect(&grpc.to_string(), tls).await?);
     let mut fixes = client.watch(v1::WatchRequest {}).await?.into_inner();
     let mut watched = Watched::default();
     let mut known = vec![false; cast.nodes.len()];

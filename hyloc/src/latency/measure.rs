@@ -82,6 +82,7 @@ async fn attempt(
         dashboard: false,
         allow_control: false,
         backhaul: profile.map(str::to_owned),
+        tls: flags.tls,
         choices: flags.choices.clone(),
         json: false,
     };

@@ -46,6 +46,9 @@ pub struct LatencyFlags {
     /// 5g-fronthaul, congested, flaky.
     #[arg(long, value_delimiter = ',', value_name = "PROFILE,..", value_parser = PROFILES)]
     pub backhaul: Vec<String>,
+    /// Encrypt all gRPC connections and check roles, with certificates of a temporary authority.
+    #[arg(long)]
+    pub tls: bool,
     /// What nodes send and how it is fused.
     #[command(flatten)]
     pub choices: Choices,

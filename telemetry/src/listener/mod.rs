@@ -17,6 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Duration, Instant};
 use tokio_stream::Stream;
+use trust::{Acceptor, Connection};
 
 use crate::metrics::{Counter, Gauge, Metrics};
 use crate::warn_limited;
@@ -40,7 +41,7 @@ impl Limiter {
     }
 
     pub fn listen(&self, tcp: TcpListener) -> Listener {
-        Listener { tcp, shared: self.0.clone() }
+        Listener { tcp, acceptor: Acceptor::plain(), shared: self.0.clone() }
     }
 }
 
@@ -48,6 +49,7 @@ impl Limiter {
 #[derive(Debug)]
 pub struct Listener {
     tcp: TcpListener,
+    acceptor: Acceptor,
     shared: Arc<Shared>,
 }
 
@@ -147,6 +149,16 @@ impl Listener {
         Limiter::new(limits, metrics).listen(tcp)
     }
 
+    /// The same with TLS, or whatever else `acceptor` makes of a connection.
+    pub fn secured(self, acceptor: Acceptor) -> Self {
+        Self { acceptor, ..self }
+    }
+
+    /// What turns a connection into one whose peer is known.
+    pub fn acceptor(&self) -> Acceptor {
+        self.acceptor.clone()
+    }
+
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         self.tcp.local_addr()
     }
@@ -180,12 +192,14 @@ impl Listener {
         }
     }
 
-    /// The connections as a stream without end, for tonic.
-    pub fn incoming(self) -> impl Stream<Item = io::Result<LimitedStream<TcpStream>>> {
-        futures_util::stream::unfold(self, |listener| async {
+    /// The accepted connections as a stream without end, for tonic; the peer is an extension of every request.
+    pub fn incoming(self) -> impl Stream<Item = io::Result<Connection<LimitedStream<TcpStream>>>> {
+        let acceptor = self.acceptor();
+        let accepted = futures_util::stream::unfold(self, |listener| async {
             let stream = listener.accept().await;
             Some((Ok(stream), listener))
-        })
+        });
+        trust::secured(accepted, acceptor)
     }
 }
 
