@@ -9,7 +9,7 @@ use anyhow::Context;
 use serde::Serialize;
 use telemetry::exit::{self, Failure};
 use telemetry::listener::{Limiter, limits};
-use telemetry::{Endpoints, Health, HostNames, Listener, Metrics, Started, process};
+use telemetry::{Endpoints, Health, HostNames, Listener, Metrics, Started, follow_certificate, process};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
@@ -132,7 +132,8 @@ async fn run_secured(
         links: listeners.links.iter().filter_map(bound).collect(),
         ..listeners.watched.started(ROLE)
     };
-    let watched = listeners.watched.secured(identity.as_ref()).serve(metrics.clone(), health.clone(), shutdown.clone());
+    let watched =
+        listeners.watched.secured(identity.as_ref()).serve(metrics.clone(), health.clone(), shutdown.clone());
     let links = options.link.iter().map(|(name, _)| name.clone());
     let plan = (plan, options.trust());
     let relay = Relay::new(&options.fusion, plan, options.seed, links, &metrics).await?;
@@ -145,8 +146,8 @@ async fn run_secured(
         let names = HostNames::new(&options.names.http_name);
         tasks.spawn(telemetry::http::serve(listener, names, routes, shutdown.clone()));
     }
-    if let Some(identity) = identity {
-        tasks.spawn(identity.follow(shutdown.clone()));
+    if let Some(identity) = &identity {
+        follow_certificate(identity, &health, &shutdown);
     }
     let limiter = Limiter::new(limits::RELAY, &metrics);
     if let Some(common) = listeners.common {

@@ -16,7 +16,7 @@ use serde::Serialize;
 use settings::Layered;
 use telemetry::listener::limits::{self, http2_server};
 use telemetry::process;
-use telemetry::{Health, HostNames, Listener, Metrics, Started, health, http};
+use telemetry::{Health, HostNames, Listener, Metrics, Started, follow_certificate, health, http};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -195,7 +195,7 @@ async fn serve(
     let grpc =
         Listener::new(listeners.grpc, limits::GRPC, &metrics).secured(grpc_acceptor(identity.as_ref()));
     if let Some(identity) = &identity {
-        tokio::spawn(identity.clone().follow(drained.clone()));
+        follow_certificate(identity, &health, &drained);
     }
     let grpc = serve_grpc(grpc, service, &health, &drained).await?;
     let servers = async { tokio::join!(page, grpc) };

@@ -136,7 +136,9 @@ impl Fusion for FusionService {
             Some(session) if proven.is_some_and(|proven| !self.node_table.belongs(session, proven)) => {
                 Err(Status::unauthenticated("this session belongs to another certificate: register again"))
             }
-            Some(session) => self.node_table.connect(session).map(|node| (node, session.to_owned())).map_err(Status::from),
+            Some(session) => {
+                self.node_table.connect(session).map(|node| (node, session.to_owned())).map_err(Status::from)
+            }
         };
         let (node, session) = connected.inspect_err(|_| self.node_table.refused())?;
         telemetry::info_limited!(node, "node connected");
@@ -221,10 +223,7 @@ impl Fusion for FusionService {
         Ok(Response::new(Box::pin(ReceiverStream::new(receiver))))
     }
 
-    async fn status(
-        &self,
-        request: Request<v1::StatusRequest>,
-    ) -> Result<Response<v1::StatusReply>, Status> {
+    async fn status(&self, request: Request<v1::StatusRequest>) -> Result<Response<v1::StatusReply>, Status> {
         Peer::check(request.extensions(), Needs::Watcher)?;
         let (counts, figures) = (self.node_table.counts(), self.viewer.figures());
         Ok(Response::new(v1::StatusReply {

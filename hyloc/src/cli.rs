@@ -70,6 +70,9 @@ enum HylocCommand {
     Healthcheck {
         /// As in http://127.0.0.1:7401/health.
         url: String,
+        /// Whether it answers at all, ready or not.
+        #[arg(long)]
+        alive: bool,
         #[command(flatten)]
         tls: ClientFlags,
     },
@@ -231,8 +234,8 @@ fn dispatch(command: HylocCommand) -> anyhow::Result<ExitCode> {
         HylocCommand::Node(arguments) => return Ok(irs_node::main(&arguments)),
         HylocCommand::Simulate(arguments) => return Ok(simulator::main(&arguments)),
         HylocCommand::Backhaul(arguments) => return Ok(backhaul::main(&arguments)),
-        HylocCommand::Healthcheck { url, tls } => {
-            return Ok(telemetry::client::check(tls.load()?.as_ref(), &url));
+        HylocCommand::Healthcheck { url, alive, tls } => {
+            return Ok(telemetry::client::check(tls.load()?.as_ref(), &url, alive));
         }
         HylocCommand::Certs(command) => commands::certs::run(&command),
         HylocCommand::Demo(flags) => return demo::run(&flags),

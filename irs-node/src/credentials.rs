@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use settings::SettingsError;
+use telemetry::{Health, follow_certificate};
 use tokio_util::sync::CancellationToken;
 use trust::{ClientTls, Identity, Role};
 
@@ -82,9 +83,9 @@ impl Credentials {
     }
 
     /// Follows the files of all certificates until `stop`.
-    pub fn follow(&self, stop: &CancellationToken) {
+    pub fn follow(&self, health: &Health, stop: &CancellationToken) {
         for identity in self.candidates.iter() {
-            tokio::spawn(identity.clone().follow(stop.clone()));
+            follow_certificate(identity, health, stop);
         }
     }
 }

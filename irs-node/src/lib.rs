@@ -84,7 +84,7 @@ pub async fn run(
     let stop_serving = CancellationToken::new();
     let credentials = Credentials::load(&options)?;
     options.tls.warn(&options.listens());
-    credentials.follow(&stop_serving);
+    credentials.follow(&health, &stop_serving);
     let endpoints = endpoints.secured(credentials.identity());
     let serving = endpoints.serve(registry.clone(), health.clone(), stop_serving.clone());
     let context = NodeContext {

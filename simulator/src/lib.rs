@@ -24,7 +24,7 @@ use serde::Serialize;
 use settings::{EndpointOptions, Layered};
 use telemetry::exit::{self, Failure};
 use telemetry::listener::limits;
-use telemetry::{Endpoints, Health, HostNames, Listener, Metrics, process};
+use telemetry::{Endpoints, Health, HostNames, Listener, Metrics, follow_certificate, process};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -119,7 +119,11 @@ pub async fn run(
     let stop_serving = CancellationToken::new();
     let identity = options.identity()?;
     options.tls.warn(&options.listens());
-    let serving = listeners.endpoints.secured(identity.as_ref()).serve(registry.clone(), health.clone(), stop_serving.clone());
+    let serving = listeners.endpoints.secured(identity.as_ref()).serve(
+        registry.clone(),
+        health.clone(),
+        stop_serving.clone(),
+    );
     let course = Course::new(&scenario, options.rate_hz);
     let names = HostNames::new(&options.endpoints.names.http_name);
     let control = listeners.control.map(|listener| {
@@ -142,8 +146,8 @@ pub async fn run(
         frames: 0,
         latest: Duration::ZERO,
     };
-    if let Some(identity) = identity {
-        tokio::spawn(identity.follow(stop_serving.clone()));
+    if let Some(identity) = &identity {
+        follow_certificate(identity, &health, &stop_serving);
     }
     let summary = transmission.run(options, source, &health, &shutdown).await;
     stop_serving.cancel();

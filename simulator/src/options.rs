@@ -69,7 +69,7 @@ impl SimulatorOptions {
 
     /// The addresses that it listens on.
     pub fn listens(&self) -> Vec<Listen> {
-        let EndpointOptions { http_listen, health_listen, .. } = &self.endpoints;
+        let EndpointOptions { http_listen, health_listen, .. } = self.endpoints.clone();
         let control_listen = self.control_listen.filter(|_| self.allow_control);
         let optional = [
             ("http_listen", http_listen),

@@ -87,10 +87,12 @@ pub fn escape(text: &str) -> String {
     text.bytes().map(one).collect()
 }
 
-/// Exit code of a health check: 0 if the response of `url` is a success, else 1 and the reason on standard error.
-pub fn check(tls: Option<&ClientTls>, url: &str) -> ExitCode {
+/// Exit code of a health check: 0 if the response of `url` is a success, or if there is one at all for a process that must
+/// only be `alive`; else 1 and the reason on standard error.
+pub fn check(tls: Option<&ClientTls>, url: &str, alive: bool) -> ExitCode {
     let reason = match request_with(tls, "GET", url, "") {
         Ok(Response { status: 200..300, .. }) => return ExitCode::SUCCESS,
+        Ok(_) if alive => return ExitCode::SUCCESS,
         Ok(response) => format!("{} {}", response.status, response.body.trim_end()),
         Err(error) => exit::sentence(&error),
     };

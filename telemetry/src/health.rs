@@ -1,6 +1,7 @@
 //! Readiness of a process, for `/health` and for the gRPC health service.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -15,11 +16,13 @@ use crate::listener::limits::http2_server;
 pub struct Health {
     /// Why the process is not ready; none when it is.
     reason: Arc<watch::Sender<Option<String>>>,
+    /// Parts that fail while the process goes on, and why.
+    failing: Arc<Mutex<BTreeMap<&'static str, String>>>,
 }
 
 impl Default for Health {
     fn default() -> Self {
-        Self { reason: Arc::new(watch::Sender::new(Some("starting".into()))) }
+        Self { reason: Arc::new(watch::Sender::new(Some("starting".into()))), failing: Arc::default() }
     }
 }
 
@@ -39,6 +42,21 @@ impl Health {
     /// Why the process is not ready; none when it is.
     pub fn reason(&self) -> Option<String> {
         self.reason.borrow().clone()
+    }
+
+    /// Sets why a part of the process fails while the rest goes on; none if it works.
+    pub fn degraded(&self, part: &'static str, reason: Option<String>) {
+        let mut failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
+        match reason {
+            Some(reason) => failing.insert(part, reason),
+            None => failing.remove(part),
+        };
+    }
+
+    /// Parts that fail while the process goes on, each with its reason.
+    pub fn failing(&self) -> Vec<String> {
+        let failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
+        failing.iter().map(|(part, reason)| format!("{part}: {reason}")).collect()
     }
 
     fn set(&self, reason: Option<String>) {

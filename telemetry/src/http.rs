@@ -24,10 +24,10 @@ use trust::Needs;
 
 use crate::access::needing;
 use crate::guard::{self, HostNames};
+use crate::listener::Listener;
 use crate::listener::limits::{
     ESTABLISH_TIMEOUT, HEADER_TIMEOUT, MAX_BODY_BYTES, MAX_HEAD_BYTES, MAX_HEADERS, REQUEST_TIMEOUT,
 };
-use crate::listener::Listener;
 use crate::metrics::CONTENT_TYPE;
 use crate::{Health, Metrics};
 
@@ -39,11 +39,17 @@ pub struct Peer(pub IpAddr);
 pub fn routes(metrics: Metrics, health: Health) -> Router {
     let show_metrics = async move || ([(header::CONTENT_TYPE, CONTENT_TYPE)], metrics.render());
     let show_health = async move || match health.reason() {
-        None => (StatusCode::OK, "ready\n".to_owned()),
+        None => (StatusCode::OK, ready(&health)),
         Some(reason) => (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")),
     };
     needing(Needs::Watcher, Router::new().route("/metrics", get(show_metrics)))
         .route("/health", get(show_health))
+}
+
+/// `ready`, and a line for every part that fails while the process goes on.
+fn ready(health: &Health) -> String {
+    let degraded = health.failing().into_iter().map(|part| format!("degraded: {part}\n"));
+    std::iter::once("ready\n".to_owned()).chain(degraded).collect()
 }
 
 /// Binds `address`, where port 0 means any free port, and returns the bound address.

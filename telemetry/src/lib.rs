@@ -6,6 +6,7 @@
 //! binds its ports, calls [`Started::announce`], works until [`shutdown_signal`], drains and exits with 0.
 
 mod access;
+mod certificate;
 pub mod client;
 mod endpoints;
 pub mod exit;
@@ -23,6 +24,7 @@ mod shutdown;
 mod tls_connector;
 
 pub use access::needing;
+pub use certificate::follow_certificate;
 pub use endpoints::{Endpoints, Serving};
 pub use failures::{Failures, Notice};
 pub use guard::HostNames;

@@ -6,6 +6,8 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 
 use serde_json::Value;
+use tempfile::TempDir;
+use trust::{ClientTls, Identity, Paths, Role};
 
 use crate::process::{eventually, free_address};
 
@@ -111,6 +113,8 @@ pub struct Project {
     /// Published addresses of the fusion center.
     http: SocketAddr,
     grpc: SocketAddr,
+    /// Certificates of this project alone.
+    certificates: TempDir,
     down: bool,
 }
 
@@ -118,11 +122,17 @@ impl Project {
     /// Starts the pipeline with `count` nodes.
     pub fn up(count: usize, profile: &'static str, more: &[(&'static str, &str)]) -> Self {
         let (http, grpc) = (free_address(), free_address());
+        let certificates = tempfile::tempdir().expect("a directory");
+        let directory = certificates.path().join("certs").display().to_string();
+        let mut make = Command::new(root().join("deploy/certs"));
+        make.args([&directory, &count.to_string()]).env("HYLOC_IMAGE", IMAGE);
+        succeed(make);
         let mut environment = vec![
             ("HYLOC_IMAGE", IMAGE.to_owned()),
             ("IRS_COUNT", count.to_string()),
             ("HTTP_PORT", http.port().to_string()),
             ("GRPC_PORT", grpc.port().to_string()),
+            ("CERTS", directory),
         ];
         environment.extend(more.iter().map(|(key, value)| (*key, (*value).to_owned())));
         let project = Self {
@@ -131,6 +141,7 @@ impl Project {
             environment,
             http,
             grpc,
+            certificates,
             down: false,
         };
         project.compose(&["up", "--detach", "--no-build"]);
@@ -177,7 +188,15 @@ impl Project {
     }
 
     pub fn grpc(&self) -> String {
-        format!("http://{}", self.grpc)
+        self.grpc.to_string()
+    }
+
+    /// The TLS side of a watcher.
+    pub fn watcher(&self) -> ClientTls {
+        let directory = self.certificates.path().join("certs/watcher");
+        let path = |name: &str| directory.join(name);
+        let paths = Paths { ca: path("ca.pem"), cert: path("cert.pem"), key: path("key.pem") };
+        Identity::load(paths).expect("a certificate").client(Some(Role::FusionCenter))
     }
 
     /// The only ports that should be published: those of the fusion center, on loopback.
@@ -189,8 +208,8 @@ impl Project {
 
     /// The summary of the fusion center; none while it does not answer.
     pub fn summary(&self) -> Option<Value> {
-        let answer =
-            telemetry::client::request("GET", &format!("http://{}/api/summary", self.http), "").ok()?;
+        let url = format!("https://{}/api/summary", self.http);
+        let answer = telemetry::client::request_with(Some(&self.watcher()), "GET", &url, "").ok()?;
         serde_json::from_str(&answer.body).ok()
     }
 

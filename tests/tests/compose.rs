@@ -7,6 +7,7 @@ use std::time::Duration;
 use hyloc_tests::containers::{Project, build_image, docker, engine_answers};
 use hyloc_tests::pipeline::{count, of_node};
 use hyloc_tests::process::{alone, skipped};
+use proto::channel::connect;
 use proto::v1;
 use proto::v1::fusion_client::FusionClient;
 use serde_json::Value;
@@ -50,7 +51,8 @@ fn balanced(project: &Project) -> Value {
 fn watch(project: &Project, act: impl FnOnce(), last: impl Fn(&v1::Fix) -> bool) -> Vec<v1::Fix> {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
-        let mut client = FusionClient::connect(project.grpc()).await.unwrap();
+        let channel = connect(&project.grpc(), Some(&project.watcher())).await.unwrap();
+        let mut client = FusionClient::new(channel);
         let mut stream = client.watch(v1::WatchRequest {}).await.unwrap().into_inner();
         let mut fixes = vec![stream.message().await.unwrap().unwrap()];
         act();

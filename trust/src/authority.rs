@@ -131,11 +131,13 @@ impl Authority {
         now: SystemTime,
         days: u32,
     ) -> Result<Pair, AuthorityError> {
-        if now + days * DAY > self.not_after {
+        // A certificate for the whole life of the authority is made a moment after it.
+        if now + days * DAY > self.not_after + DAY {
             return Err(AuthorityError::OutlivesAuthority(days));
         }
         let person = matches!(name.role, Role::Watcher | Role::Operator);
         let mut params = params(&name.role.to_string(), now, days);
+        params.not_after = params.not_after.min(self.not_after.into());
         params.use_authority_key_identifier_extension = true;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
@@ -229,8 +231,14 @@ mod tests {
         let host = ["not a host".to_owned()];
         let refused = authority.issue(&name, &host, now, 10).err();
         assert_eq!(refused, Some(AuthorityError::Host("not a host".into())));
-        let refused = authority.issue(&name, &[], now, 101).err();
-        assert_eq!(refused, Some(AuthorityError::OutlivesAuthority(101)));
+        let longest = authority.issue(&name, &[], now + DAY / 2, 100).unwrap();
+        assert_eq!(
+            describe(&longest.certificate).unwrap().not_after,
+            now + 100 * DAY,
+            "not beyond the authority"
+        );
+        let refused = authority.issue(&name, &[], now, 102).err();
+        assert_eq!(refused, Some(AuthorityError::OutlivesAuthority(102)));
         assert!(matches!(make("Not a domain", now, 10), Err(AuthorityError::Name(NameError::Domain(_)))));
         let leaf = authority.issue(&name, &[], now, 10).unwrap();
         let refused = Authority::from_pem(&leaf.certificate, &leaf.key).err().unwrap().to_string();

@@ -302,7 +302,7 @@ mod tests {
         assert_eq!(std::fs::read(at.join(CA_KEY)).unwrap(), before);
         store.issue(Role::Simulator, &[], 10).unwrap();
         assert_eq!(code(store.issue(Role::Simulator, &[], 10).err()), exit::IO);
-        assert_eq!(code(store.issue(Role::Watcher, &[], 101).err()), exit::USAGE, "outlives the authority");
+        assert_eq!(code(store.issue(Role::Watcher, &[], 102).err()), exit::USAGE, "outlives the authority");
         assert_eq!(code(Store::init(&at.join("x"), "A domain", 10).err()), exit::USAGE);
         assert_eq!(code(Store::open(&at.join("nowhere")).err()), exit::IO);
         assert_eq!(code(store.renew(Role::Node(7), 10).err()), exit::IO, "it was never issued");

@@ -1,0 +1,24 @@
+//! Follows the certificate of a process, and tells health when its files cannot be used.
+
+use tokio_util::sync::CancellationToken;
+use trust::Identity;
+
+use crate::Health;
+
+/// Name of the certificate among the parts of a process that may fail while the rest goes on.
+const PART: &str = "certificate";
+
+/// Follows the files of `identity` until `stop`.
+pub fn follow_certificate(identity: &Identity, health: &Health, stop: &CancellationToken) {
+    tokio::spawn(identity.clone().follow(stop.clone()));
+    let (mut trouble, health, stop) = (identity.trouble(), health.clone(), stop.clone());
+    tokio::spawn(async move {
+        loop {
+            health.degraded(PART, trouble.borrow_and_update().clone());
+            tokio::select! {
+                changed = trouble.changed() => if changed.is_err() { return },
+                () = stop.cancelled() => return,
+            }
+        }
+    });
+}
