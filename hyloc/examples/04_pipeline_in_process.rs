@@ -25,7 +25,7 @@ async fn main() -> anyhow::Result<()> {
 
     let options: SimulatorOptions = from_flags(&["--frames=5", "--echo-listen=127.0.0.1:0"])?;
     let (scenario, listeners) = (options.load()?, SimulatorListeners::bind(&options).await?);
-    let echo_address = listeners.echo.local_addr()?.to_string();
+    let echo_address = listeners.echo.as_ref().expect("a ZeroMQ port").local_addr()?.to_string();
     let mut nodes = Vec::new();
     for index in 0..scenario.irs.len() {
         let mut node: NodeOptions = from_flags(&[&format!("--identity=node-{index}")])?;

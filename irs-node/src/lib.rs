@@ -1,4 +1,4 @@
-//! The node at one IRS: registers with the fusion center, takes echo frames from the simulator, estimates the
+//! The node at one IRS: registers with the fusion center, takes echo frames from the simulator or a pusher, estimates the
 //! delay and the block of every path by matched filter, and reports them.
 //!
 //! The `reporter` maintains the connection to the fusion center, the `worker` turns frames into
@@ -6,6 +6,7 @@
 //! either connection; memory stays bounded and what is dropped is counted.
 
 mod credentials;
+mod echoes;
 mod metrics;
 pub mod options;
 pub mod outbox;
@@ -16,10 +17,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anyhow::Context;
+use proto::echo::EchoesService;
 use serde::Serialize;
 use settings::{EndpointOptions, Layered, SettingsError};
 use telemetry::exit::{self, Failure};
-use telemetry::{Endpoints, Health, Metrics, process};
+use telemetry::{Endpoints, Health, Metrics, Started, process};
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -44,6 +48,44 @@ pub enum NodeError {
     Settings(#[from] SettingsError),
     #[error("a task of the node failed: {0}")]
     Task(#[from] tokio::task::JoinError),
+    #[error("echoes cannot be taken: {0}")]
+    Echoes(String),
+}
+
+/// The bound ports.
+#[derive(Debug, Default)]
+pub struct NodeListeners {
+    pub endpoints: Endpoints,
+    /// Where echo frames are pushed into the node; none if it takes them from the simulator.
+    pub echo: Option<TcpListener>,
+}
+
+impl NodeListeners {
+    /// Binds the ports of `options`; the error names the address.
+    pub async fn bind(options: &NodeOptions) -> anyhow::Result<Self> {
+        let EndpointOptions { http_listen, health_listen, names } = &options.endpoints;
+        let endpoints = Endpoints::bind(*http_listen, *health_listen).await?.with_names(&names.http_name);
+        let echo = match options.echo_listen {
+            Some(address) => {
+                let bound = TcpListener::bind(address).await;
+                Some(bound.with_context(|| format!("cannot listen on {address}"))?)
+            }
+            None => None,
+        };
+        Ok(Self { endpoints, echo })
+    }
+
+    /// The start line with these addresses.
+    pub fn started(&self) -> Started {
+        let echo = self.echo.as_ref().and_then(|listener| listener.local_addr().ok());
+        Started { echo, ..self.endpoints.started(ROLE) }
+    }
+}
+
+impl From<Endpoints> for NodeListeners {
+    fn from(endpoints: Endpoints) -> Self {
+        Self { endpoints, echo: None }
+    }
 }
 
 /// The summary that a node prints when it ends: the fates of its paths as decided by the last instance of the fusion
@@ -64,10 +106,9 @@ pub fn main(arguments: &Layered<NodeOptions>) -> ExitCode {
         Err(code) => return code,
     };
     process::run(ROLE, THREADS, async |shutdown| {
-        let EndpointOptions { http_listen, health_listen, names } = &options.endpoints;
-        let endpoints = Endpoints::bind(*http_listen, *health_listen).await?.with_names(&names.http_name);
-        endpoints.started(ROLE).announce();
-        run(options, endpoints, shutdown).await.map_err(|error| match error {
+        let listeners = NodeListeners::bind(&options).await?;
+        listeners.started().announce();
+        run(options, listeners, shutdown).await.map_err(|error| match error {
             NodeError::Refused(_) => Failure::new(exit::DATA, error).into(),
             other => other.into(),
         })
@@ -77,9 +118,10 @@ pub fn main(arguments: &Layered<NodeOptions>) -> ExitCode {
 /// Runs a node until `shutdown`; then it sends what it has and waits for acknowledgements, in bounded time.
 pub async fn run(
     options: NodeOptions,
-    endpoints: Endpoints,
+    listeners: impl Into<NodeListeners>,
     shutdown: CancellationToken,
 ) -> Result<NodeSummary, NodeError> {
+    let NodeListeners { endpoints, echo } = listeners.into();
     let (registry, health) = (Metrics::new(), Health::new());
     let stop_serving = CancellationToken::new();
     let credentials = Credentials::load(&options)?;
@@ -87,12 +129,21 @@ pub async fn run(
     credentials.follow(&health, &stop_serving);
     let endpoints = endpoints.secured(credentials.identity());
     let serving = endpoints.serve(registry.clone(), health.clone(), stop_serving.clone());
+    let echoes = echo.as_ref().map(|_| EchoesService::default());
+    let _pushes = match echo.zip(echoes.clone()) {
+        Some((listener, service)) => {
+            let served = echoes::serve(listener, service, health.clone(), stop_serving.clone()).await;
+            Some(served.map_err(|error| NodeError::Echoes(error.to_string()))?)
+        }
+        None => None,
+    };
     let context = NodeContext {
         outbox: Arc::new(tokio::sync::watch::Sender::new(Outbox::new(options.queue))),
         metrics: NodeMetrics::new(&registry),
         readiness: Readiness::new(health),
         options: Arc::new(options),
         credentials,
+        echoes,
     };
     let ended = work_and_report(&context, shutdown).await;
     stop_serving.cancel();

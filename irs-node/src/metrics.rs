@@ -64,7 +64,7 @@ impl NodeMetrics {
     }
 }
 
-/// A node is ready when it is connected to fusion center and simulator.
+/// A node is ready when it is connected to the fusion center and to a source of echoes.
 #[derive(Debug, Clone)]
 pub(crate) struct Readiness {
     health: Health,
@@ -73,7 +73,7 @@ pub(crate) struct Readiness {
 
 impl Readiness {
     pub fn new(health: Health) -> Self {
-        let missing = [Some("not registered".into()), Some("not subscribed to the simulator".into())];
+        let missing = [Some("not registered".into()), Some("no source of echoes is connected".into())];
         Self { health, missing: Arc::new(Mutex::new(missing)) }
     }
 
@@ -87,7 +87,7 @@ impl Readiness {
             1,
             match state {
                 SubscriptionState::Subscribed => None,
-                SubscriptionState::Connecting => Some("not subscribed to the simulator".into()),
+                SubscriptionState::Connecting => Some("no source of echoes is connected".into()),
                 SubscriptionState::Refused(reason) => Some(format!("refused by the simulator: {reason}")),
             },
         );

@@ -1,5 +1,6 @@
 //! The options of a node.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::Args;
@@ -7,7 +8,7 @@ use estimation::fusion::PayloadKind;
 use proto::identity::is_identity;
 use proto::samples::Precision;
 use proto::site::SharedSite;
-use settings::check::{Checked, auto_or, host_and_port, or_none, seconds, within};
+use settings::check::{Checked, address_or_none, auto_or, host_and_port, or_none, seconds, within};
 use settings::{EndpointOptions, OrNone, ScenarioChoice, SettingsError};
 use trust::{Listen, TlsOptions};
 
@@ -21,9 +22,13 @@ pub struct NodeOptions {
     /// Host and port of the fusion center.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7400", value_parser = host_and_port)]
     pub fusion: String,
-    /// Host and port at which the simulator serves echo frames.
+    /// Host and port at which the simulator serves echo frames over ZeroMQ.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7500", value_parser = host_and_port)]
     pub simulator: String,
+    /// Where echo frames are pushed into this node by gRPC, instead of ZeroMQ; port 0 selects a free port, `none` takes
+    /// frames from the simulator over ZeroMQ.
+    #[arg(long, value_name = "ADDRESS", default_value = "none", value_parser = address_or_none)]
+    pub echo_listen: OrNone<SocketAddr>,
     /// Name under which the node registers, by default the host name; a restarted node gets the index of its name back.
     #[arg(long, value_name = "NAME", default_value_t = host_name(), hide_default_value = true, value_parser = identity)]
     pub identity: String,

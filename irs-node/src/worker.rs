@@ -9,7 +9,9 @@ use model::{CMatrix, SystemParts};
 use prost::Message;
 use proto::clock::unix_time_ns;
 use proto::convert::{FrameId, Times, report_message};
-use proto::echo::{Delivery, EchoSubscriber, Subscription, SubscriptionState, Timings};
+use proto::echo::{
+    Delivery, EchoLayout, EchoSubscriber, EchoesService, Subscription, SubscriptionState, Timings,
+};
 use proto::v1;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -28,6 +30,8 @@ pub(crate) struct NodeContext {
     pub outbox: Arc<watch::Sender<Outbox>>,
     pub metrics: NodeMetrics,
     pub readiness: Readiness,
+    /// Takes pushed frames, if the node listens for them.
+    pub echoes: Option<EchoesService>,
 }
 
 impl NodeContext {
@@ -120,12 +124,22 @@ impl Worker {
         Ok(Self { context, assignment, estimator, group: FrameGroup::default() })
     }
 
+    /// Frames that are pushed, if the node listens for them, else those of the simulator.
     fn subscribe(&self) -> EchoSubscriber {
+        let SystemParts { sensors, subcarriers, bandwidth_hz, .. } = *self.assignment.site.system;
+        let (node, site_sha256) = (self.assignment.index, self.assignment.site.sha256);
+        let window = self.context.options.window;
+        if let Some(echoes) = &self.context.echoes {
+            let layout = EchoLayout { node, site_sha256, sensors, subcarriers, bandwidth_hz, window };
+            return echoes.open(layout);
+        }
         EchoSubscriber::start(Subscription {
             address: self.context.options.simulator.clone(),
-            node: self.assignment.index,
-            site_sha256: self.assignment.site.sha256,
-            window: self.context.options.window,
+            node,
+            site_sha256,
+            window,
+            sensors,
+            subcarriers,
             timings: Timings::default(),
         })
     }

@@ -24,7 +24,7 @@ async fn get(address: std::net::SocketAddr, path: &str) -> String {
 #[tokio::test]
 async fn every_frame_is_reported_and_a_stopped_node_waits_for_the_decisions() {
     let (mut fusion, mut echoes) = (StubFusion::start(64).await, Echoes::start().await);
-    let node = Node::start(fusion.address, echoes.publisher.address(), |_| {}).await;
+    let node = Node::start(fusion.address, echoes.publisher.address().unwrap(), |_| {}).await;
     let http = node.started.http.unwrap();
     let registration = fusion.registration().await;
     assert_eq!((registration.identity.as_str(), registration.index), ("under test", None));
@@ -67,7 +67,7 @@ async fn a_node_sends_what_is_asked_for_unless_it_was_told_otherwise() {
     ];
     for (change, payload, precision) in cases {
         let (mut fusion, mut echoes) = (StubFusion::start(64).await, Echoes::start().await);
-        let node = Node::start(fusion.address, echoes.publisher.address(), change).await;
+        let node = Node::start(fusion.address, echoes.publisher.address().unwrap(), change).await;
         echoes.until_subscribed().await;
         echoes.send(1, 0).await;
         let report = fusion.report().await;
@@ -81,7 +81,7 @@ async fn a_node_sends_what_is_asked_for_unless_it_was_told_otherwise() {
 #[tokio::test]
 async fn a_broken_connection_sends_the_undecided_again() {
     let (mut fusion, mut echoes) = (StubFusion::start(64).await, Echoes::start().await);
-    let node = Node::start(fusion.address, echoes.publisher.address(), |_| {}).await;
+    let node = Node::start(fusion.address, echoes.publisher.address().unwrap(), |_| {}).await;
     echoes.until_subscribed().await;
     for frame in 0..4 {
         echoes.send(1, frame).await;
@@ -105,7 +105,7 @@ async fn a_broken_connection_sends_the_undecided_again() {
 #[tokio::test]
 async fn another_instance_of_the_fusion_center_counts_anew() {
     let (mut fusion, mut echoes) = (StubFusion::start(64).await, Echoes::start().await);
-    let node = Node::start(fusion.address, echoes.publisher.address(), |_| {}).await;
+    let node = Node::start(fusion.address, echoes.publisher.address().unwrap(), |_| {}).await;
     echoes.until_subscribed().await;
     for frame in 0..2 {
         echoes.send(1, frame).await;
@@ -126,7 +126,7 @@ async fn another_instance_of_the_fusion_center_counts_anew() {
 #[tokio::test]
 async fn without_credit_the_oldest_waiting_reports_are_dropped_and_counted() {
     let (mut fusion, mut echoes) = (StubFusion::start(2).await, Echoes::start().await);
-    let node = Node::start(fusion.address, echoes.publisher.address(), |raw| {
+    let node = Node::start(fusion.address, echoes.publisher.address().unwrap(), |raw| {
         raw.queue = 3;
         raw.drain_timeout = Duration::ZERO;
     })
@@ -149,7 +149,8 @@ async fn without_credit_the_oldest_waiting_reports_are_dropped_and_counted() {
 #[tokio::test]
 async fn frames_are_averaged_in_groups_named_by_their_first() {
     let (mut fusion, mut echoes) = (StubFusion::start(64).await, Echoes::start().await);
-    let node = Node::start(fusion.address, echoes.publisher.address(), |raw| raw.frames_per_fix = 2).await;
+    let node =
+        Node::start(fusion.address, echoes.publisher.address().unwrap(), |raw| raw.frames_per_fix = 2).await;
     echoes.until_subscribed().await;
     // Frames 2 and 5 are missing; the last group is reported when the node stops.
     for frame in [0, 1, 3, 4, 6] {
@@ -179,7 +180,7 @@ async fn frames_are_averaged_in_groups_named_by_their_first() {
 async fn a_refusal_for_good_ends_the_node_with_the_reason() {
     let (mut fusion, echoes) = (StubFusion::start(64).await, Echoes::start().await);
     *fusion.refuse.lock().unwrap() = Some(Status::failed_precondition("scenario aaaa, expected bbbb"));
-    let node = Node::start(fusion.address, echoes.publisher.address(), |raw| {
+    let node = Node::start(fusion.address, echoes.publisher.address().unwrap(), |raw| {
         raw.scenario.set = vec!["base_station.power_dbm=40".into()];
     })
     .await;
@@ -188,9 +189,10 @@ async fn a_refusal_for_good_ends_the_node_with_the_reason() {
     assert!(matches!(&error, NodeError::Refused(reason) if reason.contains("expected bbbb")), "{error}");
     // A fusion center that forgets to refuse: the node does not work with another site all the same.
     *fusion.refuse.lock().unwrap() = None;
-    let node =
-        Node::start(fusion.address, echoes.publisher.address(), |raw| raw.scenario.power_dbm = Some(41.0))
-            .await;
+    let node = Node::start(fusion.address, echoes.publisher.address().unwrap(), |raw| {
+        raw.scenario.power_dbm = Some(41.0)
+    })
+    .await;
     assert!(matches!(node.ended().await, Err(NodeError::Refused(_))));
 }
 
@@ -199,7 +201,7 @@ async fn a_taken_index_is_asked_for_again_until_it_is_free_or_time_is_up() {
     let (mut fusion, echoes) = (StubFusion::start(64).await, Echoes::start().await);
     *fusion.refuse.lock().unwrap() = Some(Status::already_exists("index 2 is taken"));
     let claim = |raw: &mut hyloc_irs_node::NodeOptions| raw.index = Some(2);
-    let node = Node::start(fusion.address, echoes.publisher.address(), claim).await;
+    let node = Node::start(fusion.address, echoes.publisher.address().unwrap(), claim).await;
     for _ in 0..2 {
         assert_eq!(fusion.registration().await.index, Some(2));
     }
@@ -208,7 +210,7 @@ async fn a_taken_index_is_asked_for_again_until_it_is_free_or_time_is_up() {
     assert_eq!(node.stop().await.index, Some(2));
 
     *fusion.refuse.lock().unwrap() = Some(Status::already_exists("index 2 is taken"));
-    let node = Node::start(fusion.address, echoes.publisher.address(), |raw| {
+    let node = Node::start(fusion.address, echoes.publisher.address().unwrap(), |raw| {
         raw.index = Some(2);
         raw.claim_timeout = Some(Duration::from_millis(100));
     })

@@ -1,7 +1,7 @@
 //! The wire formats and transports between the processes.
 //!
 //! [`v1`] contains the generated gRPC types, [`convert`] checks them and converts them to domain types, [`samples`]
-//! encodes matrices, [`echo`] is the ZeroMQ transport of echo frames. No generated type is used past `convert`.
+//! encodes matrices, [`echo`] transports echo frames over ZeroMQ or gRPC. No generated type is used past `convert`.
 
 pub mod backoff;
 pub mod channel;
@@ -14,7 +14,7 @@ pub mod samples;
 pub mod secret;
 pub mod site;
 
-/// Generated from `hyloc/v1/fusion.proto`.
+/// Generated from `hyloc/v1/fusion.proto` and `hyloc/v1/echoes.proto`.
 #[allow(missing_docs, clippy::all, unused_qualifications)]
 pub mod v1 {
     tonic::include_proto!("hyloc.v1");
@@ -26,7 +26,7 @@ pub const PROTOCOL_VERSION: u32 = 3;
 /// Metadata key of the session of a report stream.
 pub const SESSION_KEY: &str = "hyloc-session";
 
-/// Descriptors of the service, for reflection.
+/// Descriptors of the services, for reflection.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
 
 /// HTTP/2 window of streams and connections: the default of 64 KiB delays blocks of 100 kB.

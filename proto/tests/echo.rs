@@ -6,8 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyloc_proto::convert::FrameId;
 use hyloc_proto::echo::{
-    Delivery, EchoFrame, EchoLedger, EchoPublisher, EchoSubscriber, Offer, Subscription, SubscriptionState,
-    Timings,
+    Delivery, EchoFrame, EchoLedger, EchoPublisher, EchoSubscriber, Offer, Publication, Subscription,
+    SubscriptionState, Timings,
 };
 use model::CMatrix;
 use num_complex::Complex64;
@@ -28,18 +28,23 @@ fn listener(address: &str) -> TcpListener {
     TcpListener::bind(address).unwrap()
 }
 
+fn publication(run: u64, nodes: usize) -> Publication {
+    Publication { run, nodes, site_sha256: HASH, sensors: 2, subcarriers: 3 }
+}
+
 async fn publisher(nodes: usize) -> EchoPublisher {
-    EchoPublisher::bind(listener("127.0.0.1:0"), RUN, nodes, HASH).await.unwrap()
+    EchoPublisher::bind(listener("127.0.0.1:0"), &publication(RUN, nodes)).unwrap()
 }
 
 fn subscription(address: SocketAddr, node: u32) -> Subscription {
     let timings = Timings { ping: Duration::from_millis(20), silence: Duration::from_secs(5) };
-    Subscription { address: address.to_string(), node, site_sha256: HASH, window: 8, timings }
+    let address = address.to_string();
+    Subscription { address, node, site_sha256: HASH, window: 8, sensors: 2, subcarriers: 3, timings }
 }
 
-fn encoded(frame: u64, node: u32) -> Bytes {
+fn echo(frame: u64, node: u32) -> EchoFrame {
     let received = CMatrix::from_element(2, 3, Complex64::new(frame as f64, 0.5));
-    EchoFrame::new(FrameId { run: RUN, frame }, node, 0, &received).encode().unwrap()
+    EchoFrame::new(FrameId { run: RUN, frame }, node, 0, &received)
 }
 
 async fn next(subscriber: &mut EchoSubscriber) -> Delivery {
@@ -47,9 +52,9 @@ async fn next(subscriber: &mut EchoSubscriber) -> Delivery {
 }
 
 /// Offers until the node takes it; frames before that are dropped.
-async fn publish_until_sent(publisher: &mut EchoPublisher, node: u32, mut frame: u64) -> u64 {
+async fn publish_until_sent(publisher: &EchoPublisher, node: u32, mut frame: u64) -> u64 {
     within("a subscriber", async {
-        while publisher.publish(node as usize, encoded(frame, node)).await != Offer::Sent {
+        while publisher.publish(node as usize, echo(frame, node)) != Offer::Sent {
             frame += 1;
             tokio::task::yield_now().await;
         }
@@ -66,13 +71,13 @@ fn balanced(publisher: &EchoPublisher) -> EchoLedger {
 
 #[tokio::test]
 async fn frames_arrive_in_order_and_every_one_is_acknowledged() {
-    let mut publisher = publisher(2).await;
+    let publisher = publisher(2).await;
     let mut nodes: Vec<EchoSubscriber> =
-        (0..2).map(|node| EchoSubscriber::start(subscription(publisher.address(), node))).collect();
+        (0..2).map(|node| EchoSubscriber::start(subscription(publisher.address().unwrap(), node))).collect();
     within("subscriptions", publisher.until_all_subscribed()).await;
     for frame in 0..100 {
         for node in 0..2u32 {
-            let offer = publisher.publish(node as usize, encoded(frame, node)).await;
+            let offer = publisher.publish(node as usize, echo(frame, node));
             assert_eq!(offer, Offer::Sent);
             let delivery = next(&mut nodes[node as usize]).await;
             assert_eq!((delivery.frame.frame, delivery.frame.node), (frame, node));
@@ -93,20 +98,20 @@ async fn a_node_may_start_before_the_simulator() {
     let address = listener("127.0.0.2:0").local_addr().unwrap();
     let mut node = EchoSubscriber::start(subscription(address, 0));
     assert_eq!(*node.state().borrow(), SubscriptionState::Connecting);
-    let mut publisher = EchoPublisher::bind(listener(&address.to_string()), RUN, 1, HASH).await.unwrap();
+    let publisher = EchoPublisher::bind(listener(&address.to_string()), &publication(RUN, 1)).unwrap();
     within("a subscription", publisher.until_all_subscribed()).await;
-    publisher.publish(0, encoded(0, 0)).await;
+    publisher.publish(0, echo(0, 0));
     assert_eq!(next(&mut node).await.frame.frame, 0);
 }
 
 #[tokio::test]
 async fn a_restarted_simulator_gets_its_nodes_back() {
-    let mut first = publisher(1).await;
-    let address = first.address();
+    let first = publisher(1).await;
+    let address = first.address().unwrap();
     let mut node = EchoSubscriber::start(subscription(address, 0));
     within("a subscription", first.until_all_subscribed()).await;
     for frame in 0..5 {
-        first.publish(0, encoded(frame, 0)).await;
+        first.publish(0, echo(frame, 0));
         assert_eq!(next(&mut node).await.frame.frame, frame);
     }
     assert_eq!(first.close().len(), 1);
@@ -120,9 +125,9 @@ async fn a_restarted_simulator_gets_its_nodes_back() {
         }
     })
     .await;
-    let mut second = EchoPublisher::bind(rebound, RUN + 1, 1, HASH).await.unwrap();
+    let second = EchoPublisher::bind(rebound, &publication(RUN + 1, 1)).unwrap();
     within("a subscription", second.until_all_subscribed()).await;
-    second.publish(0, encoded(5, 0)).await;
+    second.publish(0, echo(5, 0));
     assert_eq!(next(&mut node).await.frame.frame, 5);
     node.close().await;
     within("settled", second.until_settled()).await;
@@ -131,17 +136,17 @@ async fn a_restarted_simulator_gets_its_nodes_back() {
 
 #[tokio::test]
 async fn a_restarted_node_is_taken_back_and_its_losses_are_counted() {
-    let mut publisher = publisher(1).await;
-    let node = EchoSubscriber::start(subscription(publisher.address(), 0));
+    let publisher = publisher(1).await;
+    let node = EchoSubscriber::start(subscription(publisher.address().unwrap(), 0));
     within("a subscription", publisher.until_all_subscribed()).await;
     for frame in 0..3 {
-        publisher.publish(0, encoded(frame, 0)).await;
+        publisher.publish(0, echo(frame, 0));
     }
     drop(node);
-    let mut again = EchoSubscriber::start(subscription(publisher.address(), 0));
+    let mut again = EchoSubscriber::start(subscription(publisher.address().unwrap(), 0));
     let mut link = again.state();
     within("a subscription", link.wait_for(|link| *link == SubscriptionState::Subscribed)).await.unwrap();
-    let frame = publish_until_sent(&mut publisher, 0, 3).await;
+    let frame = publish_until_sent(&publisher, 0, 3).await;
     assert_eq!(next(&mut again).await.frame.frame, frame);
     again.close().await;
     within("settled", publisher.until_settled()).await;
@@ -151,11 +156,11 @@ async fn a_restarted_node_is_taken_back_and_its_losses_are_counted() {
 
 #[tokio::test]
 async fn a_stalled_node_costs_a_window_and_the_rest_is_counted() {
-    let mut publisher = publisher(1).await;
-    let mut node = EchoSubscriber::start(subscription(publisher.address(), 0));
+    let publisher = publisher(1).await;
+    let mut node = EchoSubscriber::start(subscription(publisher.address().unwrap(), 0));
     within("a subscription", publisher.until_all_subscribed()).await;
     for frame in 0..500 {
-        publisher.publish(0, encoded(frame, 0)).await;
+        publisher.publish(0, echo(frame, 0));
     }
     assert_eq!(balanced(&publisher), EchoLedger { offered: 500, delivered: 0, dropped: 492, in_flight: 8 });
     for frame in 0..8 {
@@ -169,9 +174,9 @@ async fn a_stalled_node_costs_a_window_and_the_rest_is_counted() {
 #[tokio::test]
 async fn another_site_an_unknown_index_and_a_taken_index_are_refused_with_the_reason() {
     let publisher = publisher(1).await;
-    let _first = EchoSubscriber::start(subscription(publisher.address(), 0));
+    let _first = EchoSubscriber::start(subscription(publisher.address().unwrap(), 0));
     within("a subscription", publisher.until_all_subscribed()).await;
-    let good = subscription(publisher.address(), 0);
+    let good = subscription(publisher.address().unwrap(), 0);
     let cases = [
         (Subscription { site_sha256: [4; 32], ..good.clone() }, "site 04040404"),
         (Subscription { node: 1, ..good.clone() }, "node 1 does not exist"),
@@ -195,25 +200,23 @@ async fn another_site_an_unknown_index_and_a_taken_index_are_refused_with_the_re
 
 #[tokio::test]
 async fn garbage_is_counted_answered_and_harms_nobody() {
-    let mut publisher = publisher(1).await;
-    let mut node = EchoSubscriber::start(subscription(publisher.address(), 0));
+    let publisher = publisher(1).await;
+    let mut node = EchoSubscriber::start(subscription(publisher.address().unwrap(), 0));
     within("a subscription", publisher.until_all_subscribed()).await;
-    let mut stranger = DealerSocket::new();
-    stranger.connect(&format!("tcp://{}", publisher.address())).await.unwrap();
     let mut two_parts = ZmqMessage::from(vec![1u8]);
     two_parts.push_back(Bytes::from_static(b"more"));
     for message in [ZmqMessage::from(vec![0xffu8; 40]), ZmqMessage::from(vec![1u8, 250, 3]), two_parts] {
+        // The crate's socket, without a guard: the endpoint speaks its protocol.
+        let mut stranger = DealerSocket::new();
+        stranger.connect(&format!("tcp://{}", publisher.address().unwrap())).await.unwrap();
         stranger.send(message).await.unwrap();
         within("an answer", stranger.recv()).await.unwrap();
     }
-    assert_eq!(publisher.refused(), 3);
-    // A frame that makes no sense reaches the node as an error, the next one as a frame.
-    publisher.publish(0, Bytes::from_static(b"\x01nonsense")).await;
-    publisher.publish(0, encoded(1, 0)).await;
-    assert!(within("an error", node.next()).await.unwrap().is_err());
+    assert_eq!((publisher.refused(), publisher.evicted()), (3, 0));
+    publisher.publish(0, echo(1, 0));
     assert_eq!(next(&mut node).await.frame.frame, 1);
     node.close().await;
-    assert_eq!(balanced(&publisher).delivered, 2);
+    assert_eq!(balanced(&publisher).delivered, 1);
 }
 
 /// A wire between node and simulator that can be cut, or go dead without a sign.
@@ -258,14 +261,14 @@ impl Wire {
 }
 
 async fn heals(broken: WireState) {
-    let mut publisher = publisher(1).await;
-    let wire = Wire::to(publisher.address()).await;
+    let publisher = publisher(1).await;
+    let wire = Wire::to(publisher.address().unwrap()).await;
     let timings = Timings { ping: Duration::from_millis(20), silence: Duration::from_millis(300) };
     let mut node = EchoSubscriber::start(Subscription { timings, ..subscription(wire.address, 0) });
     let mut link = node.state();
     within("a subscription", publisher.until_all_subscribed()).await;
     for frame in 0..4 {
-        publisher.publish(0, encoded(frame, 0)).await;
+        publisher.publish(0, echo(frame, 0));
     }
     // One is done with, one is at work, two wait at the node when the wire breaks.
     assert_eq!(next(&mut node).await.frame.frame, 0);
@@ -284,7 +287,7 @@ async fn heals(broken: WireState) {
     within("a subscription", link.wait_for(|link| *link == SubscriptionState::Subscribed)).await.unwrap();
     assert_eq!(next(&mut node).await.frame.frame, 2);
     assert_eq!(next(&mut node).await.frame.frame, 3);
-    let frame = publish_until_sent(&mut publisher, 0, 4).await;
+    let frame = publish_until_sent(&publisher, 0, 4).await;
     assert_eq!(next(&mut node).await.frame.frame, frame);
     node.close().await;
     within("settled", publisher.until_settled()).await;
@@ -300,4 +303,56 @@ async fn a_cut_wire_heals_without_losing_what_had_arrived() {
 #[tokio::test]
 async fn a_dead_wire_is_noticed_and_heals() {
     heals(WireState::Dead).await;
+}
+
+/// A subscription to node `node` by the process `instance`, as bytes: version, kind, node, instance, hash, window, no resume.
+fn hello_bytes(node: u8, instance: u8) -> Vec<u8> {
+    let mut bytes = vec![1, 0, node, instance];
+    bytes.extend(HASH);
+    bytes.extend([8, 0]);
+    bytes
+}
+
+#[tokio::test]
+async fn a_squatter_holds_one_seat_and_not_for_long() {
+    let publisher = publisher(3).await;
+    let mut squatter = DealerSocket::new();
+    squatter.connect(&format!("tcp://{}", publisher.address().unwrap())).await.unwrap();
+    for (node, instance) in [(0, 1), (1, 2), (2, 3), (0, 4)] {
+        squatter.send(ZmqMessage::from(hello_bytes(node, instance))).await.unwrap();
+        within("a welcome", squatter.recv()).await.unwrap();
+        assert_eq!(publisher.subscribed(), 1, "one seat for a connection");
+    }
+    // It is silent from now on: the node gets its seat.
+    let mut nodes: Vec<EchoSubscriber> =
+        (0..3).map(|node| EchoSubscriber::start(subscription(publisher.address().unwrap(), node))).collect();
+    for node in 0..3u32 {
+        let mut state = nodes[node as usize].state();
+        within("a seat", state.wait_for(|state| *state == SubscriptionState::Subscribed)).await.unwrap();
+        assert_eq!(publisher.publish(node as usize, echo(0, node)), Offer::Sent);
+        assert_eq!(next(&mut nodes[node as usize]).await.frame.node, node);
+    }
+    assert_eq!(publisher.subscribed(), 3);
+}
+
+#[tokio::test]
+async fn a_subscriber_that_acknowledges_nothing_is_evicted() {
+    let publisher = publisher(1).await;
+    let mut squatter = DealerSocket::new();
+    squatter.connect(&format!("tcp://{}", publisher.address().unwrap())).await.unwrap();
+    squatter.send(ZmqMessage::from(hello_bytes(0, 1))).await.unwrap();
+    within("a welcome", squatter.recv()).await.unwrap();
+    publisher.publish(0, echo(0, 0));
+    let mut pings = tokio::time::interval(Duration::from_millis(200));
+    within("the eviction", async {
+        while publisher.subscribed() == 1 {
+            pings.tick().await;
+            let _ = squatter.send(ZmqMessage::from(vec![1u8, 2])).await;
+        }
+    })
+    .await;
+    assert_eq!(publisher.evicted(), 1);
+    let _node = EchoSubscriber::start(subscription(publisher.address().unwrap(), 0));
+    within("the node", publisher.until_all_subscribed()).await;
+    assert_eq!(balanced(&publisher), EchoLedger { offered: 1, delivered: 0, dropped: 1, in_flight: 0 });
 }

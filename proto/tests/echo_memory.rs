@@ -3,8 +3,11 @@
 
 use std::net::TcpListener;
 
-use bytes::Bytes;
-use hyloc_proto::echo::{EchoPublisher, EchoSubscriber, Offer, Subscription, Timings};
+use hyloc_proto::convert::FrameId;
+use hyloc_proto::echo::{
+    EchoFrame, EchoPublisher, EchoSubscriber, Offer, Publication, Subscription, Timings,
+};
+use model::CMatrix;
 
 fn resident_bytes() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
@@ -14,20 +17,25 @@ fn resident_bytes() -> usize {
 
 #[tokio::test]
 async fn a_stalled_node_holds_its_memory() {
-    let (window, frame_bytes) = (64, 100_000);
+    let (window, sensors, subcarriers) = (64, 10, 625);
+    let frame_bytes = EchoFrame::bytes(sensors, subcarriers);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut publisher = EchoPublisher::bind(listener, 1, 1, [0; 32]).await.unwrap();
+    let publication = Publication { run: 1, nodes: 1, site_sha256: [0; 32], sensors, subcarriers };
+    let publisher = EchoPublisher::bind(listener, &publication).unwrap();
     let _stalled = EchoSubscriber::start(Subscription {
-        address: publisher.address().to_string(),
+        address: publisher.address().unwrap().to_string(),
         node: 0,
         site_sha256: [0; 32],
         window,
+        sensors,
+        subcarriers,
         timings: Timings::default(),
     });
     tokio::time::timeout(std::time::Duration::from_secs(20), publisher.until_all_subscribed()).await.unwrap();
     let before = resident_bytes();
+    let received = CMatrix::zeros(sensors, subcarriers);
     for frame in 0..10_000 {
-        let offer = publisher.publish(0, Bytes::from(vec![0u8; frame_bytes])).await;
+        let offer = publisher.publish(0, EchoFrame::new(FrameId { run: 1, frame }, 0, 0, &received));
         assert_eq!(offer, if frame < u64::from(window) { Offer::Sent } else { Offer::NoCredit });
         tokio::task::yield_now().await;
     }

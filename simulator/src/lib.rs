@@ -9,15 +9,16 @@ mod metrics;
 pub mod options;
 mod pace;
 mod truth;
+mod watchdog;
 
 use std::net::TcpListener;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use model::{EchoSource, Scenario};
-use proto::echo::{EchoLedger, EchoPublisher};
+use proto::echo::{EchoLedger, EchoPublisher, Publication, PushTarget};
 use proto::secret::run_identity;
 use proto::site::SharedSite;
 use serde::Serialize;
@@ -25,7 +26,7 @@ use settings::{EndpointOptions, Layered};
 use telemetry::exit::{self, Failure};
 use telemetry::listener::limits;
 use telemetry::{Endpoints, Health, HostNames, Listener, Metrics, follow_certificate, process};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use trust::options::acceptor_at;
@@ -37,6 +38,7 @@ pub use options::{ROLE, SimulatorOptions};
 use pace::{DueFrame, Schedule};
 use truth::TruthFeed;
 pub use truth::TruthSummary;
+use watchdog::Sending;
 
 /// Threads for sockets and timers; echoes are generated on others.
 const THREADS: usize = 2;
@@ -61,8 +63,8 @@ pub struct SimulatorSummary {
 /// The bound ports.
 #[derive(Debug)]
 pub struct SimulatorListeners {
-    /// Where nodes subscribe.
-    pub echo: TcpListener,
+    /// Where nodes subscribe over ZeroMQ; none if frames are pushed by gRPC.
+    pub echo: Option<TcpListener>,
     pub endpoints: Endpoints,
     /// Where the target's motion is changed.
     pub control: Option<tokio::net::TcpListener>,
@@ -72,7 +74,8 @@ impl SimulatorListeners {
     /// Binds the ports of `options`; the error names the address.
     pub async fn bind(options: &SimulatorOptions) -> anyhow::Result<Self> {
         let address = options.echo_listen;
-        let echo = TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"))?;
+        let bind = || TcpListener::bind(address).with_context(|| format!("cannot listen on {address}"));
+        let echo = options.push.is_empty().then(bind).transpose()?;
         let EndpointOptions { http_listen, health_listen, names } = &options.endpoints;
         let endpoints = Endpoints::bind(*http_listen, *health_listen).await?.with_names(&names.http_name);
         let control = match options.control_listen.filter(|_| options.allow_control) {
@@ -87,7 +90,7 @@ impl SimulatorListeners {
 
     /// Prints the addresses.
     fn announce(&self) -> anyhow::Result<()> {
-        let echo = Some(self.echo.local_addr()?);
+        let echo = self.echo.as_ref().map(TcpListener::local_addr).transpose()?;
         let control = self.control.as_ref().map(tokio::net::TcpListener::local_addr).transpose()?;
         telemetry::Started { echo, control, ..self.endpoints.started(ROLE) }.announce();
         Ok(())
@@ -135,8 +138,16 @@ pub async fn run(
     let run = run_identity();
     let source = build(scenario.clone()).await?;
     let hash = SharedSite::new(source.system().clone())?.sha256;
+    let (sensors, subcarriers) = (source.system().sensors, source.system().subcarriers);
+    let publication = Publication { run, nodes, site_sha256: hash, sensors, subcarriers };
     let transmission = Transmission {
-        publisher: EchoPublisher::bind(listeners.echo, run, nodes, hash).await?,
+        publisher: match listeners.echo {
+            Some(listener) => EchoPublisher::bind(listener, &publication)?,
+            None => {
+                let target = |address: &String| PushTarget { address: address.clone() };
+                EchoPublisher::push(options.push.iter().map(target).collect(), &publication)
+            }
+        },
         metrics: SimulatorMetrics::new(&registry, nodes),
         truth: TruthFeed::default(),
         identity: identity.clone(),
@@ -186,8 +197,10 @@ impl Transmission {
         let start_after = (!options.start_after.is_zero()).then_some(options.start_after);
         self.wait_for_nodes(start_after, health, shutdown).await;
         if !shutdown.is_cancelled() {
-            health.ready();
-            self.transmit(options, source, shutdown).await;
+            let sending = Arc::new(watch::Sender::new(self.sending()));
+            let watchdog = watchdog::watch(sending.clone(), options.rate_hz, health.clone());
+            let _watchdog = AbortOnDropHandle::new(tokio::spawn(watchdog));
+            self.transmit(options, source, &sending, shutdown).await;
         }
         health.not_ready("done");
         self.settle(options.settle_timeout).await;
@@ -238,6 +251,7 @@ impl Transmission {
         &mut self,
         options: &SimulatorOptions,
         source: Arc<EchoSource>,
+        sending: &watch::Sender<Sending>,
         shutdown: &CancellationToken,
     ) {
         let (due, mut frames) = mpsc::channel(1);
@@ -249,17 +263,18 @@ impl Transmission {
             pace::release(&source, &course, run, count, schedule, &due, &stop);
         });
         while let Some(frame) = frames.recv().await {
-            self.send(frame).await;
+            self.send(frame);
+            sending.send_replace(self.sending());
         }
         if let Err(error) = pace.await {
             tracing::error!(%error, "the generation of frames failed");
         }
     }
 
-    async fn send(&mut self, frame: DueFrame) {
+    fn send(&mut self, frame: DueFrame) {
         self.truth.write(frame.id, frame.target_m, self.rcs_m2);
         for (node, echo) in frame.echoes.into_iter().enumerate() {
-            self.publisher.publish(node, echo).await;
+            self.publisher.publish(node, echo);
         }
         self.frames += 1;
         self.latest = self.latest.max(frame.late);
@@ -268,10 +283,15 @@ impl Transmission {
         self.count();
     }
 
+    fn sending(&self) -> Sending {
+        Sending { last: Instant::now(), subscribed: self.publisher.subscribed() }
+    }
+
     fn count(&self) {
         self.metrics.update(&self.publisher.ledgers());
         self.metrics.subscribed.set(self.publisher.subscribed() as f64);
         self.metrics.refused.set(self.publisher.refused() as f64);
+        self.metrics.evicted.set(self.publisher.evicted() as f64);
     }
 
     /// Waits for the last acknowledgements.
@@ -286,7 +306,7 @@ impl Transmission {
 
 /// Builds the echo source off the async threads.
 async fn build(scenario: Scenario) -> anyhow::Result<Arc<EchoSource>> {
-    let begun = std::time::Instant::now();
+    let begun = Instant::now();
     let built = tokio::task::spawn_blocking(move || EchoSource::new(&scenario)).await?;
     let source = built.context(Failure::new(exit::DATA, "the scenario cannot be built"))?;
     tracing::info!(took_ms = begun.elapsed().as_millis() as u64, "the scenario is built");

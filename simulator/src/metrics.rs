@@ -9,6 +9,7 @@ pub(crate) struct SimulatorMetrics {
     pub late_seconds: Histogram,
     pub subscribed: Gauge,
     pub refused: Gauge,
+    pub evicted: Gauge,
     nodes: Vec<EchoMetrics>,
 }
 
@@ -42,6 +43,11 @@ impl SimulatorMetrics {
             ),
             subscribed: metrics.gauge("hyloc_simulator_nodes_subscribed", "Nodes subscribed.", &[]),
             refused: metrics.gauge("hyloc_simulator_messages_refused", "Messages that were invalid.", &[]),
+            evicted: metrics.gauge(
+                "hyloc_simulator_peers_evicted",
+                "Peers that were disconnected because they were too slow.",
+                &[],
+            ),
             nodes: (0..nodes).map(node).collect(),
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use model::Scenario;
 use proto::echo::EchoFrame;
-use settings::check::{address, address_or_none, host_and_port_or_none, seconds, within};
+use settings::check::{address, address_or_none, host_and_port, host_and_port_or_none, seconds, within};
 use settings::{EndpointOptions, OrNone, ScenarioChoice, SettingsError};
 use trust::{Identity, Listen, Role, TlsOptions};
 
@@ -23,9 +23,13 @@ pub struct SimulatorOptions {
     /// Frames per second.
     #[arg(long = "rate", id = "rate", value_name = "HZ", default_value = "50", value_parser = within(1e-3, 1e5))]
     pub rate_hz: f64,
-    /// Where nodes subscribe to echo frames; port 0 selects a free port.
+    /// Where nodes subscribe to echo frames over ZeroMQ; port 0 selects a free port.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7500", value_parser = address)]
     pub echo_listen: SocketAddr,
+    /// Host and port of a node that takes echo frames by gRPC; given for every node, in any order, frames are pushed to
+    /// them and ZeroMQ is not used.
+    #[arg(long, value_name = "ADDRESS", value_parser = host_and_port)]
+    pub push: Vec<String>,
     /// Host and port of the fusion center that receives the truth, or `none`.
     #[arg(long, value_name = "ADDRESS", default_value = "none", value_parser = host_and_port_or_none)]
     pub fusion: OrNone<String>,

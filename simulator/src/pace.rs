@@ -6,7 +6,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use model::{EchoSource, Point};
 use proto::clock::unix_time_ns;
 use proto::convert::FrameId;
@@ -24,8 +23,8 @@ const GLANCE: Duration = Duration::from_millis(20);
 pub(crate) struct DueFrame {
     pub id: FrameId,
     pub target_m: Point,
-    /// Encoded, by node.
-    pub echoes: Vec<Bytes>,
+    /// By node.
+    pub echoes: Vec<EchoFrame>,
     /// Time since it was due.
     pub late: Duration,
 }
@@ -76,7 +75,7 @@ pub(crate) fn release(
             motion = course.motion();
         }
         let target_m = source.target_on_m(&motion, frame);
-        let Some(mut due) = make(source, FrameId { run, frame }, target_m, schedule) else { return };
+        let mut due = make(source, FrameId { run, frame }, target_m, schedule);
         if !sleep_until(schedule.due(frame), stop) {
             return;
         }
@@ -87,17 +86,11 @@ pub(crate) fn release(
     }
 }
 
-fn make(source: &EchoSource, id: FrameId, target_m: Point, schedule: Schedule) -> Option<DueFrame> {
+fn make(source: &EchoSource, id: FrameId, target_m: Point, schedule: Schedule) -> DueFrame {
     let due_ns = schedule.due_ns(id.frame);
-    let echo = |l: usize| EchoFrame::new(id, l as u32, due_ns, &source.frame(l, id.frame, target_m)).encode();
-    let echoes: Result<Vec<Bytes>, _> = (0..source.system().irs_count()).map(echo).collect();
-    match echoes {
-        Ok(echoes) => Some(DueFrame { id, target_m, echoes, late: Duration::ZERO }),
-        Err(error) => {
-            tracing::error!(%error, "frames of this scenario cannot be sent");
-            None
-        }
-    }
+    let echo = |l: usize| EchoFrame::new(id, l as u32, due_ns, &source.frame(l, id.frame, target_m));
+    let echoes = (0..source.system().irs_count()).map(echo).collect();
+    DueFrame { id, target_m, echoes, late: Duration::ZERO }
 }
 
 /// Returns false if stopped before `due`.

@@ -39,7 +39,7 @@ impl Running {
         change(&mut options);
         let scenario = options.load().unwrap();
         let listeners = SimulatorListeners::bind(&options).await.unwrap();
-        let echo = listeners.echo.local_addr().unwrap();
+        let echo = listeners.echo.as_ref().unwrap().local_addr().unwrap();
         let control = listeners.control.as_ref().map(|listener| listener.local_addr().unwrap());
         let stop = CancellationToken::new();
         let (simulated, stopped) = (scenario.clone(), stop.clone());
@@ -54,6 +54,8 @@ impl Running {
             node,
             site_sha256: SharedSite::new(System::new(&self.scenario).unwrap()).unwrap().sha256,
             window: 64,
+            sensors: self.scenario.surface.sensors,
+            subcarriers: self.scenario.signal.subcarriers,
             timings: Timings { silence: Duration::from_secs(10), ..Timings::default() },
         })
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use hyloc_irs_node::{NodeError, NodeOptions, NodeSummary};
 use model::{EchoSource, Scenario, System};
 use proto::convert::FrameId;
-use proto::echo::{EchoFrame, EchoPublisher, Offer};
+use proto::echo::{EchoFrame, EchoPublisher, Offer, Publication};
 use proto::site::SharedSite;
 use proto::v1::fusion_server::{Fusion, FusionServer};
 use proto::{SESSION_KEY, v1};
@@ -213,7 +213,10 @@ impl Echoes {
         let source = EchoSource::new(&Scenario::default()).unwrap();
         let shared = SharedSite::new(source.system().clone()).unwrap();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let publisher = EchoPublisher::bind(listener, RUN, 3, shared.sha256).await.unwrap();
+        let (sensors, subcarriers) = (source.system().sensors, source.system().subcarriers);
+        let publication =
+            Publication { run: RUN, nodes: 3, site_sha256: shared.sha256, sensors, subcarriers };
+        let publisher = EchoPublisher::bind(listener, &publication).unwrap();
         Self { publisher, source }
     }
 
@@ -230,7 +233,7 @@ impl Echoes {
     pub async fn send(&mut self, node: u32, frame: u64) {
         let received = self.source.frame(node as usize, frame, self.source.target_m(frame));
         let frame = EchoFrame::new(FrameId { run: RUN, frame }, node, 5, &received);
-        assert_eq!(self.publisher.publish(node as usize, frame.encode().unwrap()).await, Offer::Sent);
+        assert_eq!(self.publisher.publish(node as usize, frame), Offer::Sent);
     }
 }
 

@@ -49,6 +49,10 @@ pub enum CodecError {
     NotFinite { frame: u64 },
     #[error("frame {frame} is for node {found}, this is node {node}")]
     Node { frame: u64, found: u32, node: u32 },
+    #[error("the samples of frame {frame} have no known format")]
+    Format { frame: u64 },
+    #[error("the samples of frame {frame} have {found} bytes, expected {expected}")]
+    Length { frame: u64, found: usize, expected: usize },
 }
 
 pub(super) fn encode<T: Serialize>(message: &T) -> Result<Bytes, CodecError> {
@@ -100,10 +104,14 @@ impl EchoFrame {
         }
     }
 
+    /// Bytes of an encoded frame of this shape, at most: the fields other than the samples need less than 64.
+    pub fn bytes(sensors: usize, subcarriers: usize) -> usize {
+        sensors.saturating_mul(subcarriers).saturating_mul(16).saturating_add(64)
+    }
+
     /// Whether frames of this shape are short enough to be sent.
     pub fn fits(sensors: usize, subcarriers: usize) -> bool {
-        // The other fields need less than 64 bytes.
-        sensors.saturating_mul(subcarriers).saturating_mul(16) <= LONGEST_BYTES - 64
+        Self::bytes(sensors, subcarriers) <= LONGEST_BYTES
     }
 
     pub fn id(&self) -> FrameId {

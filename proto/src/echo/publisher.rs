@@ -1,53 +1,67 @@
-//! The simulator's side: a ROUTER that sends frames to subscribed nodes.
+//! The sending side: offers frames to nodes over either transport, never waits for one, and accounts for every frame.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::time::Instant;
 
-use bytes::Bytes;
-use tokio::sync::watch;
-use tokio_stream::StreamExt;
 use tokio_util::task::AbortOnDropHandle;
-use zeromq::{
-    RouterRecvHalf, RouterSendHalf, RouterSocket, Socket, SocketEvent, SocketRecv, SocketSend, ZmqMessage,
-};
 
-use super::codec::{CodecError, decode, encode};
-use super::messages::{ToNode, ToSource};
+use super::EchoError;
+use super::codec::EchoFrame;
+use super::grpc::pusher::{self, PushTarget};
+use super::hub::Hub;
 use super::subscriptions::{EchoLedger, Offer, Subscriptions};
-use super::{ECHO_VERSION, EchoError};
+use super::zmtp::router;
 
-type SharedSubscriptions = Arc<watch::Sender<Subscriptions>>;
+/// What a publisher publishes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Publication {
+    /// Identifies this start of the simulator.
+    pub run: u64,
+    pub nodes: usize,
+    pub site_sha256: [u8; 32],
+    pub sensors: usize,
+    pub subcarriers: usize,
+}
 
-/// Publishes echo frames. Dropping it closes the port.
+/// Publishes echo frames. Dropping it closes the port and all connections.
+#[derive(Debug)]
 pub struct EchoPublisher {
-    subscriptions: SharedSubscriptions,
-    socket: RouterSendHalf,
-    address: SocketAddr,
-    _reception: AbortOnDropHandle<()>,
+    hub: Arc<Hub>,
+    address: Option<SocketAddr>,
+    _tasks: Vec<AbortOnDropHandle<()>>,
 }
 
 impl EchoPublisher {
-    /// Accepts subscriptions of `nodes` nodes whose site has this hash. `run` must be unique to this start of the
-    /// simulator.
-    pub async fn bind(
-        listener: TcpListener,
-        run: u64,
-        nodes: usize,
-        site_sha256: [u8; 32],
-    ) -> Result<Self, EchoError> {
-        let address = listener.local_addr()?;
-        let mut socket = RouterSocket::new();
-        let events = socket.monitor();
-        socket.bind_listener(listener).await?;
-        let (socket, incoming) = socket.split();
-        let subscriptions = Arc::new(watch::Sender::new(Subscriptions::new(run, site_sha256, nodes)));
-        let reception = Reception { subscriptions: subscriptions.clone(), socket: socket.clone() };
-        let task = tokio::spawn(reception.run(incoming, events));
-        Ok(Self { subscriptions, socket, address, _reception: AbortOnDropHandle::new(task) })
+    fn new(publication: &Publication) -> (Arc<Hub>, Vec<AbortOnDropHandle<()>>) {
+        let Publication { run, nodes, site_sha256, sensors, subcarriers } = *publication;
+        let frame_bytes = EchoFrame::bytes(sensors, subcarriers);
+        let hub = Arc::new(Hub::new(Subscriptions::new(run, site_sha256, nodes, frame_bytes)));
+        let inspected = hub.clone();
+        let inspection = tokio::spawn(async move { inspected.inspect().await });
+        (hub, vec![AbortOnDropHandle::new(inspection)])
     }
 
-    pub fn address(&self) -> SocketAddr {
+    /// Accepts subscriptions over ZeroMQ.
+    pub fn bind(listener: TcpListener, publication: &Publication) -> Result<Self, EchoError> {
+        let address = listener.local_addr()?;
+        listener.set_nonblocking(true)?;
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        let (hub, mut tasks) = Self::new(publication);
+        let accepting = tokio::spawn(router::serve(listener, hub.clone(), publication.nodes));
+        tasks.push(AbortOnDropHandle::new(accepting));
+        Ok(Self { hub, address: Some(address), _tasks: tasks })
+    }
+
+    /// Pushes by gRPC into the nodes at these addresses, in any order: each tells its index.
+    pub fn push(targets: Vec<PushTarget>, publication: &Publication) -> Self {
+        let (hub, mut tasks) = Self::new(publication);
+        let push = |target| tokio::spawn(pusher::push(target, *publication, hub.clone()));
+        tasks.extend(targets.into_iter().map(push).map(AbortOnDropHandle::new));
+        Self { hub, address: None, _tasks: tasks }
+    }
+
+    /// Where nodes subscribe, if they do.
+    pub fn address(&self) -> Option<SocketAddr> {
         self.address
     }
 
@@ -63,154 +77,36 @@ impl EchoPublisher {
 
     async fn until(&self, condition: impl FnMut(&Subscriptions) -> bool) {
         // The sender lives as long as `self`.
-        let _ = self.subscriptions.subscribe().wait_for(condition).await;
+        let _ = self.hub.subscriptions.subscribe().wait_for(condition).await;
     }
 
     pub fn subscribed(&self) -> usize {
-        self.subscriptions.borrow().subscribed()
+        self.hub.subscriptions.borrow().subscribed()
     }
 
-    /// Number of messages that could not be decoded.
+    /// Number of messages that were invalid.
     pub fn refused(&self) -> u64 {
-        self.subscriptions.borrow().refused
+        self.hub.subscriptions.borrow().refused
+    }
+
+    /// Number of peers that were disconnected because they were too slow.
+    pub fn evicted(&self) -> u64 {
+        self.hub.subscriptions.borrow().evicted
     }
 
     /// The ledger of each node.
     pub fn ledgers(&self) -> Vec<EchoLedger> {
-        self.subscriptions.borrow().ledgers()
+        self.hub.subscriptions.borrow().ledgers()
     }
 
-    /// Offers an encoded frame to a node: sent if the node is subscribed and has credit, else dropped and counted.
-    pub async fn publish(&mut self, node: usize, encoded: Bytes) -> Offer {
-        let mut offered = Err(Offer::NoSubscriber);
-        self.subscriptions.send_modify(|subscriptions| offered = subscriptions.offer(node));
-        let (peer, sequence) = match offered {
-            Ok(accepted) => accepted,
-            Err(offer) => return offer,
-        };
-        // A frame that cannot be sent stays in flight until the node reports what it received.
-        if !send(&mut self.socket, &peer, &ToNode::Frame { sequence }, Some(encoded)).await {
-            self.subscriptions.send_modify(|subscriptions| {
-                subscriptions.disconnected(&peer);
-            });
-        }
-        Offer::Sent
+    /// Offers a frame to a node: sent if the node is subscribed and has credit, else dropped and counted.
+    pub fn publish(&self, node: usize, frame: EchoFrame) -> Offer {
+        self.hub.offer(node, frame)
     }
 
     /// Closes the publisher and returns the final ledgers: frames still in flight count as dropped.
     pub fn close(self) -> Vec<EchoLedger> {
-        self.subscriptions.send_modify(Subscriptions::close);
+        self.hub.subscriptions.send_modify(Subscriptions::close);
         self.ledgers()
-    }
-}
-
-/// Sends a message, with a frame if there is one; false if the peer is not connected.
-async fn send(socket: &mut RouterSendHalf, peer: &Bytes, message: &ToNode, frame: Option<Bytes>) -> bool {
-    let header = match encode(message) {
-        Ok(header) => header,
-        Err(error) => {
-            tracing::error!(%error, "a message to a node was not sent");
-            return true;
-        }
-    };
-    let mut parts = ZmqMessage::from(peer.clone());
-    parts.push_back(header);
-    frame.into_iter().for_each(|frame| parts.push_back(frame));
-    socket.send(parts).await.is_ok()
-}
-
-/// The task that receives messages of the nodes.
-struct Reception {
-    subscriptions: SharedSubscriptions,
-    socket: RouterSendHalf,
-}
-
-impl Reception {
-    async fn run(
-        mut self,
-        mut incoming: RouterRecvHalf,
-        mut events: impl tokio_stream::Stream<Item = SocketEvent> + Unpin + Send,
-    ) {
-        loop {
-            tokio::select! {
-                message = incoming.recv() => match message {
-                    Ok(message) => self.message(message).await,
-                    Err(error) => telemetry::warn_limited!(%error, "the echo socket failed to receive"),
-                },
-                Some(event) = events.next() => self.event(&event),
-            }
-        }
-    }
-
-    fn event(&self, event: &SocketEvent) {
-        if let SocketEvent::Disconnected(peer) = event {
-            let mut lost = None;
-            self.subscriptions.send_if_modified(|subscriptions| {
-                lost = subscriptions.disconnected(peer);
-                lost.is_some()
-            });
-            if let Some(node) = lost {
-                telemetry::warn_limited!(
-                    node,
-                    "the connection to a node broke: its frames are dropped until it reconnects"
-                );
-            }
-        }
-    }
-
-    async fn message(&mut self, message: ZmqMessage) {
-        let parts = message.into_vec();
-        let [peer, body] = parts.as_slice() else {
-            return self.refuse(parts.first(), &CodecError::Parts(parts.len())).await;
-        };
-        match decode::<ToSource>(body) {
-            Ok(message) => {
-                if let Some(reply) = self.reply(peer, &message) {
-                    send(&mut self.socket, peer, &reply, None).await;
-                }
-            }
-            Err(error) => self.refuse(Some(peer), &error).await,
-        }
-    }
-
-    fn reply(&self, peer: &Bytes, message: &ToSource) -> Option<ToNode> {
-        let mut reply = None;
-        let now = Instant::now();
-        self.subscriptions.send_modify(|subscriptions| {
-            let known = subscriptions.heard(peer, now);
-            match message {
-                ToSource::Hello(hello) => reply = Some(subscriptions.hello(peer, hello, now)),
-                ToSource::Acknowledge { source, sequence } => {
-                    subscriptions.acknowledge(peer, *source, *sequence);
-                }
-                ToSource::Ping if known => reply = Some(ToNode::Pong),
-                // Without a reply the node finds out that it is not subscribed and subscribes again.
-                ToSource::Ping => {}
-                ToSource::Goodbye { source, sequence } => {
-                    subscriptions.goodbye(peer, *source, *sequence);
-                    reply = Some(ToNode::Farewell);
-                }
-            }
-        });
-        match (message, &reply) {
-            (ToSource::Hello(hello), Some(ToNode::Refused { reason })) => {
-                telemetry::warn_limited!(node = hello.node, reason, "a node was refused");
-            }
-            (ToSource::Hello(hello), _) => {
-                telemetry::info_limited!(node = hello.node, window = hello.window, "a node subscribed");
-            }
-            _ => {}
-        }
-        reply
-    }
-
-    /// Counts a message that cannot be decoded and replies with the reason.
-    async fn refuse(&mut self, peer: Option<&Bytes>, error: &CodecError) {
-        self.subscriptions.send_modify(|subscriptions| subscriptions.refused += 1);
-        telemetry::warn_limited!(%error, "an invalid message was ignored");
-        if let Some(peer) = peer {
-            let reason = format!("{error} (echo version {ECHO_VERSION})");
-            send(&mut self.socket, peer, &ToNode::Refused { reason }, None).await;
-        }
     }
 }
