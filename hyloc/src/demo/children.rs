@@ -116,7 +116,8 @@ impl<'a> Children<'a> {
         self.start(FUSION, Role::FusionCenter, arguments)
     }
 
-    pub fn simulator(&self, grpc: SocketAddr) -> anyhow::Result<Child> {
+    /// Starts the simulator, which pushes into the nodes at `pushes`; without any, nodes subscribe over ZeroMQ.
+    pub fn simulator(&self, grpc: SocketAddr, pushes: &[SocketAddr]) -> anyhow::Result<Child> {
         let Self { flags, controls, .. } = self;
         let mut arguments = ChildArguments::new("simulate");
         let frames = flags.frames * flags.frames_per_fix;
@@ -127,6 +128,9 @@ impl<'a> Children<'a> {
             .add("--fusion", grpc.to_string())
             .add("--frames", frames.to_string())
             .add("--rate", flags.rate.to_string());
+        for push in pushes {
+            arguments.add("--push", push.to_string());
+        }
         if let Some(controls) = controls {
             arguments.add_flag("--allow-control").add("--control-listen", controls.simulator.to_string());
         }
@@ -146,13 +150,15 @@ impl<'a> Children<'a> {
         self.start("backhaul", Role::Backhaul, arguments)
     }
 
-    pub fn node(&self, index: usize, grpc: SocketAddr, echo: SocketAddr) -> anyhow::Result<Child> {
+    /// Starts a node that subscribes to the echoes at `echo`; without it, they are pushed into the node.
+    pub fn node(&self, index: usize, grpc: SocketAddr, echo: Option<SocketAddr>) -> anyhow::Result<Child> {
         let flags = self.flags;
         let mut arguments = ChildArguments::new("node");
         arguments
             .add("--http-listen", "127.0.0.1:0")
             .add("--fusion", grpc.to_string())
-            .add("--simulator", echo.to_string())
+            .add_some("--simulator", echo.map(|echo| echo.to_string()))
+            .add_some("--echo-listen", echo.is_none().then_some("127.0.0.1:0"))
             .add("--identity", format!("node-{index}"))
             .add("--index", index.to_string())
             .add("--frames-per-fix", flags.frames_per_fix.to_string())

@@ -77,12 +77,25 @@ pub struct DemoFlags {
     /// Encrypt all gRPC connections and check roles, with certificates of a temporary authority.
     #[arg(long)]
     pub tls: bool,
+    /// How echo frames go from the simulator to the nodes.
+    #[arg(long, value_name = "TRANSPORT", value_enum, default_value_t)]
+    pub echo_transport: EchoTransport,
     /// What nodes send and how it is fused.
     #[command(flatten)]
     pub choices: Choices,
     /// Print one JSON object instead of tables.
     #[arg(long)]
     pub json: bool,
+}
+
+/// The transport of echo frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum EchoTransport {
+    /// Nodes subscribe at the simulator.
+    #[default]
+    Zeromq,
+    /// The simulator pushes into the nodes.
+    Grpc,
 }
 
 /// What nodes send and how it is fused.
@@ -185,9 +198,14 @@ pub async fn orchestrate(
     if let Some(http) = fusion_started.http.filter(|_| flags.dashboard) {
         note(&format!("dashboard: http://{http}/ (Ctrl-C ends)"));
     }
-    let mut simulator = children.simulator(grpc)?;
-    let echo =
-        simulator.started(START_TIME).await?.echo.context("the simulator announced no echo address")?;
+    // Over ZeroMQ nodes must know the simulator, by gRPC the simulator must know the nodes.
+    let (mut simulator, mut echo) = (None, None);
+    if flags.echo_transport == EchoTransport::Zeromq {
+        let mut started = children.simulator(grpc, &[])?;
+        echo = started.started(START_TIME).await?.echo;
+        echo.context("the simulator announced no echo address")?;
+        simulator = Some(started);
+    }
     let (relay, links) = match flags.profile() {
         Some(profile) => {
             let mut relay = children.relay(profile, count, grpc)?;
@@ -201,6 +219,17 @@ pub async fn orchestrate(
         let way = links.get(&format!("node-{index}")).copied().unwrap_or(grpc);
         nodes.push(children.node(index, way, echo)?);
     }
+    let simulator = match simulator {
+        Some(simulator) => simulator,
+        None => {
+            let mut pushes = Vec::with_capacity(count);
+            for node in &mut nodes {
+                let started = node.started(START_TIME).await?;
+                pushes.push(started.echo.context("a node announced no echo address")?);
+            }
+            children.simulator(grpc, &pushes)?
+        }
+    };
 
     let mut cast = Cast { fusion, simulator, nodes, relay };
     let outcome = match children.watcher() {

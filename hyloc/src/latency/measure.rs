@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::judgement::{Judgement, Sample};
 use super::{LatencyFlags, MeasuredCount};
 use crate::commands::note;
-use crate::demo::{DemoFlags, orchestrate};
+use crate::demo::{DemoFlags, EchoTransport, orchestrate};
 
 /// Maximum number of rates that are tried.
 const MOST_TRIES: usize = 12;
@@ -83,6 +83,7 @@ async fn attempt(
         allow_control: false,
         backhaul: profile.map(str::to_owned),
         tls: flags.tls,
+        echo_transport: EchoTransport::default(),
         choices: flags.choices.clone(),
         json: false,
     };
