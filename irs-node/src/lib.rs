@@ -22,7 +22,8 @@ use proto::echo::EchoesService;
 use serde::Serialize;
 use settings::{EndpointOptions, Layered, SettingsError};
 use telemetry::exit::{self, Failure};
-use telemetry::{Endpoints, Health, Metrics, Started, process};
+use telemetry::listener::limits;
+use telemetry::{Endpoints, Health, Listener, Metrics, Started, process};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -132,6 +133,7 @@ pub async fn run(
     let echoes = echo.as_ref().map(|_| EchoesService::default());
     let _pushes = match echo.zip(echoes.clone()) {
         Some((listener, service)) => {
+            let listener = Listener::new(listener, limits::GRPC, &registry);
             let served = echoes::serve(listener, service, health.clone(), stop_serving.clone()).await;
             Some(served.map_err(|error| NodeError::Echoes(error.to_string()))?)
         }

@@ -12,8 +12,9 @@ use super::messages::{Hello, Resume, ToNode, ToSource};
 use super::subscriber::{EchoSubscriber, Intake, Payload, ReadPosition, SubscriptionState, Waiting};
 use super::zmtp::guard::Guard;
 use super::zmtp::scan::Limits;
-use crate::backoff::{Backoff, random_u64};
+use crate::backoff::Backoff;
 use crate::clock::unix_time_ns;
+use crate::secret::run_identity;
 
 /// Longest message of the simulator other than a frame: a refusal with its reason.
 const REPLY_BYTES: u64 = 4096;
@@ -60,7 +61,7 @@ impl EchoSubscriber {
         Self::new(subscription.window, |intake| {
             let reader = Reader {
                 subscription,
-                instance: random_u64(),
+                instance: run_identity(),
                 intake,
                 source: 0,
                 received: 0,

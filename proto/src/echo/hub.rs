@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use telemetry::Failures;
+use telemetry::warn_limited;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -50,8 +50,6 @@ pub(super) struct Hub {
     pub subscriptions: watch::Sender<Subscriptions>,
     outlets: Mutex<HashMap<ConnectionId, Outlet>>,
     next: AtomicU64,
-    /// When to log invalid messages.
-    complaints: Mutex<Failures>,
 }
 
 impl Hub {
@@ -60,7 +58,6 @@ impl Hub {
             subscriptions: watch::Sender::new(subscriptions),
             outlets: Mutex::default(),
             next: AtomicU64::new(1),
-            complaints: Mutex::default(),
         }
     }
 
@@ -92,7 +89,7 @@ impl Hub {
         });
         if let Some(node) = lost {
             let event = "the connection to a node broke: its frames are dropped until it reconnects";
-            tracing::warn!(node, peer, "{event}");
+            warn_limited!(node, peer, "{event}");
         }
     }
 
@@ -112,7 +109,7 @@ impl Hub {
         });
         let outlets = self.outlets();
         let Some(outlet) = outlets.get(&id) else { return };
-        tracing::warn!(node, peer = outlet.peer, reason, "a peer is disconnected");
+        warn_limited!(node, peer = outlet.peer, reason, "a peer is disconnected");
         outlet.end.cancel();
     }
 
@@ -138,13 +135,10 @@ impl Hub {
         }
     }
 
-    /// Counts an invalid message of `peer`; logged at once, then at growing intervals.
+    /// Counts an invalid message of `peer`.
     pub fn refused(&self, peer: &dyn std::fmt::Display, reason: &str) {
         self.subscriptions.send_modify(|subscriptions| subscriptions.refused += 1);
-        let mut complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(notice) = complaints.failed(Instant::now(), "invalid") {
-            tracing::warn!(%peer, reason, refused = notice.attempts, "a peer sends invalid messages: disconnected");
-        }
+        warn_limited!(%peer, reason, "an invalid message was refused");
     }
 
     /// Disconnects subscribers that acknowledge nothing, for ever.

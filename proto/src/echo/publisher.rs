@@ -32,7 +32,8 @@ pub struct EchoPublisher {
 }
 
 impl EchoPublisher {
-    fn new(publication: &Publication) -> (Arc<Hub>, Vec<AbortOnDropHandle<()>>) {
+    /// The hub of a publication, and the task that inspects it.
+    fn open(publication: &Publication) -> (Arc<Hub>, Vec<AbortOnDropHandle<()>>) {
         let Publication { run, nodes, site_sha256, sensors, subcarriers } = *publication;
         let frame_bytes = EchoFrame::bytes(sensors, subcarriers);
         let hub = Arc::new(Hub::new(Subscriptions::new(run, site_sha256, nodes, frame_bytes)));
@@ -46,7 +47,7 @@ impl EchoPublisher {
         let address = listener.local_addr()?;
         listener.set_nonblocking(true)?;
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        let (hub, mut tasks) = Self::new(publication);
+        let (hub, mut tasks) = Self::open(publication);
         let accepting = tokio::spawn(router::serve(listener, hub.clone(), publication.nodes));
         tasks.push(AbortOnDropHandle::new(accepting));
         Ok(Self { hub, address: Some(address), _tasks: tasks })
@@ -54,7 +55,7 @@ impl EchoPublisher {
 
     /// Pushes by gRPC into the nodes at these addresses, in any order: each tells its index.
     pub fn push(targets: Vec<PushTarget>, publication: &Publication) -> Self {
-        let (hub, mut tasks) = Self::new(publication);
+        let (hub, mut tasks) = Self::open(publication);
         let push = |target| tokio::spawn(pusher::push(target, *publication, hub.clone()));
         tasks.extend(targets.into_iter().map(push).map(AbortOnDropHandle::new));
         Self { hub, address: None, _tasks: tasks }

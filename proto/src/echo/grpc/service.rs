@@ -15,8 +15,8 @@ use tonic::{Request, Response, Status, Streaming};
 
 use super::super::subscriber::{EchoSubscriber, Intake, Payload, SubscriptionState, Waiting};
 use super::{AROUND_BYTES, VERSION, bytes_of, frame_of, max_message_bytes};
-use crate::backoff::random_u64;
 use crate::clock::unix_time_ns;
+use crate::secret::run_identity;
 use crate::site::short_hash;
 use crate::v1;
 use crate::v1::echoes_server::{Echoes, EchoesServer};
@@ -115,7 +115,7 @@ impl EchoesService {
     pub fn open(&self, layout: EchoLayout) -> EchoSubscriber {
         let stations = self.station.clone();
         EchoSubscriber::new(layout.window, |intake| {
-            let (instance, stop) = (random_u64(), intake.stop.clone());
+            let (instance, stop) = (run_identity(), intake.stop.clone());
             let mut state = intake.state.subscribe();
             let station = Arc::new(Station { layout, instance, intake, seat: Mutex::default() });
             stations.send_replace(Some(station.clone()));
@@ -182,17 +182,17 @@ impl Echoes for EchoesService {
             return Err(Status::invalid_argument("the first message must be a hello"));
         };
         station.layout.check(&hello).inspect_err(|status| {
-            tracing::warn!(peer, reason = status.message(), "a pusher of echoes was refused");
+            telemetry::warn_limited!(peer, reason = status.message(), "a pusher of echoes was refused");
         })?;
         let name = printable(&hello.name);
         let taken = station.seat().take(&name, hello.run, std::time::Instant::now());
         let (holder, end) = taken.map_err(|Refusal { holder }| {
             let node = station.layout.node;
-            tracing::warn!(peer, name, holder, "a second pusher of echoes was refused");
+            telemetry::warn_limited!(peer, name, holder, "a second pusher of echoes was refused");
             Status::already_exists(format!("node {node} takes echoes from '{holder}' already"))
         })?;
         let (replies, receiver) = mpsc::channel(REPLIES);
-        tracing::info!(peer, name, run = hello.run, "a pusher of echoes is connected");
+        telemetry::info_limited!(peer, name, run = hello.run, "a pusher of echoes is connected");
         let session = Session { station, holder, run: hello.run, end, replies };
         tokio::spawn(session.run(incoming));
         Ok(Response::new(ReceiverStream::new(receiver)))

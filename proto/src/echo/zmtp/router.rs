@@ -61,7 +61,7 @@ pub(in super::super) async fn serve(listener: TcpListener, hub: Arc<Hub>, nodes:
                     connections.spawn(router.clone().connection(stream, address, connection));
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "the echo port cannot accept a connection");
+                    telemetry::warn_limited!(%error, "the echo port cannot accept a connection");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             },
@@ -189,7 +189,7 @@ impl Router {
                 Some(ToNode::Refused { reason }) => {
                     self.hub.refused(&format!("node {}", hello.node), reason);
                 }
-                _ => tracing::info!(node = hello.node, window = hello.window, "a node subscribed"),
+                _ => telemetry::info_limited!(node = hello.node, window = hello.window, "a node subscribed"),
             }
         }
         if seated {

@@ -26,7 +26,7 @@ impl Session {
         self.station.intake.state.send_replace(SubscriptionState::Subscribed);
         let ended = self.exchange(incoming).await;
         if let Some(status) = ended {
-            tracing::warn!(reason = status.message(), "the call of a pusher of echoes has ended");
+            telemetry::warn_limited!(reason = status.message(), "the call of a pusher of echoes has ended");
             let _ = self.replies.try_send(Err(status));
         }
         // A pusher that has taken over is subscribed in its turn.
