@@ -6,6 +6,9 @@ use telemetry::listener::limits::http2_server;
 use telemetry::{Health, Listener, health};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
+use tonic::Request;
+use tonic::service::interceptor::InterceptedService;
+use trust::{Needs, Peer};
 
 /// Starts the server; it ends with `shutdown`, or when the handle is dropped.
 pub(crate) async fn serve(
@@ -17,6 +20,10 @@ pub(crate) async fn serve(
     let reflection = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(DESCRIPTORS)
         .build_v1()?;
+    let reflection = InterceptedService::new(reflection, |request: Request<()>| {
+        Peer::check(request.extensions(), Needs::Simulator)?;
+        Ok(request)
+    });
     let health = health::grpc_service(readiness, &["hyloc.v1.Echoes"], shutdown.clone()).await;
     let server = http2_server()
         .initial_stream_window_size(HTTP2_WINDOW_BYTES)

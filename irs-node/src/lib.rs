@@ -27,6 +27,7 @@ use telemetry::{Endpoints, Health, Listener, Metrics, Started, process};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
+use trust::options::grpc_acceptor;
 
 use credentials::Credentials;
 use metrics::{NodeMetrics, Readiness};
@@ -133,7 +134,8 @@ pub async fn run(
     let echoes = echo.as_ref().map(|_| EchoesService::default());
     let _pushes = match echo.zip(echoes.clone()) {
         Some((listener, service)) => {
-            let listener = Listener::new(listener, limits::GRPC, &registry);
+            let acceptor = grpc_acceptor(credentials.identity());
+            let listener = Listener::new(listener, limits::GRPC, &registry).secured(acceptor);
             let served = echoes::serve(listener, service, health.clone(), stop_serving.clone()).await;
             Some(served.map_err(|error| NodeError::Echoes(error.to_string()))?)
         }

@@ -93,8 +93,12 @@ impl NodeOptions {
     /// The addresses that it listens on.
     pub fn listens(&self) -> Vec<Listen> {
         let EndpointOptions { http_listen, health_listen, .. } = &self.endpoints;
-        let http = http_listen.map(|address| Listen::new("http_listen", address));
-        http.into_iter().chain(health_listen.map(|address| Listen::new("health_listen", address))).collect()
+        let all = [
+            ("http_listen", http_listen),
+            ("health_listen", health_listen),
+            ("echo_listen", &self.echo_listen),
+        ];
+        all.into_iter().filter_map(|(key, address)| Some(Listen::new(key, (*address)?))).collect()
     }
 }
 

@@ -60,13 +60,13 @@ impl Link {
             .initial_stream_window_size(HTTP2_WINDOW_BYTES)
             .initial_connection_window_size(HTTP2_WINDOW_BYTES)
             .add_service(EchoesEndpoint(service.clone()))
-            .serve_with_incoming(TcpListenerStream::new(listener));
+            .serve_with_incoming(trust::secured(TcpListenerStream::new(listener), trust::Acceptor::plain()));
         tokio::spawn(server);
         let Publication { sensors, subcarriers, site_sha256, .. } = *publication;
         let layout =
             EchoLayout { node: 0, site_sha256, sensors, subcarriers, bandwidth_hz: 1e8, window: WINDOW };
         let subscriber = service.open(layout);
-        let publisher = EchoPublisher::push(vec![PushTarget { address }], publication);
+        let publisher = EchoPublisher::push(vec![PushTarget { address, identity: None }], publication);
         publisher.until_all_subscribed().await;
         Ok(Self { publisher, subscriber })
     }

@@ -22,6 +22,8 @@ use tokio::time::timeout;
 use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
 use tonic::transport::Channel;
 use tonic::{Code, Status, Streaming};
+use trust::authority::{self, Authority};
+use trust::{Acceptor, Identity, Name, Paths, Protocol, Role, secured};
 
 const RUN: u64 = 9;
 const HASH: [u8; 32] = [3; 32];
@@ -46,19 +48,23 @@ fn echo(frame: u64, node: u32) -> EchoFrame {
     EchoFrame::new(FrameId { run: RUN, frame }, node, 5, &received)
 }
 
-/// A node's port.
+/// A node's port without TLS.
 async fn serve() -> (EchoesService, SocketAddr) {
+    serve_with(Acceptor::plain()).await
+}
+
+async fn serve_with(acceptor: Acceptor) -> (EchoesService, SocketAddr) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (service, address) = (EchoesService::default(), listener.local_addr().unwrap());
     let server = tonic::transport::Server::builder()
         .add_service(EchoesEndpoint(service.clone()))
-        .serve_with_incoming(TcpListenerStream::new(listener));
+        .serve_with_incoming(secured(TcpListenerStream::new(listener), acceptor));
     tokio::spawn(server);
     (service, address)
 }
 
 fn target(address: SocketAddr) -> PushTarget {
-    PushTarget { address: address.to_string() }
+    PushTarget { address: address.to_string(), identity: None }
 }
 
 async fn next(subscriber: &mut EchoSubscriber) -> Delivery {
@@ -307,4 +313,49 @@ async fn a_message_that_is_too_long_or_out_of_order_ends_its_call_alone() {
         assert!(status.code() == code && status.message().contains(expected), "{status:?}");
     }
     Pusher::welcomed(address, hello()).await;
+}
+
+#[tokio::test]
+async fn with_tls_only_a_simulator_pushes_and_only_into_the_node_that_it_believes() {
+    let directory = tempfile::tempdir().unwrap();
+    let now = std::time::SystemTime::now();
+    let pair = authority::make("lab", now, 30).unwrap();
+    let authority = Authority::from_pem(&pair.certificate, &pair.key).unwrap();
+    let identity = |role: Role| {
+        let issued = authority.issue(&Name::new("lab", role).unwrap(), &[], now, 10).unwrap();
+        let file =
+            |kind: &str| directory.path().join(format!("{}.{kind}", role.to_string().replace('/', "-")));
+        let paths = Paths { ca: directory.path().join("ca.pem"), cert: file("pem"), key: file("key") };
+        std::fs::write(&paths.ca, &pair.certificate).unwrap();
+        std::fs::write(&paths.cert, issued.certificate).unwrap();
+        std::fs::write(&paths.key, issued.key).unwrap();
+        Identity::load(paths).unwrap()
+    };
+    let (service, address) = serve_with(identity(Role::Node(0)).acceptor(Protocol::Grpc)).await;
+    let mut node = service.open(layout(0));
+    for role in [Role::Watcher, Role::Operator, Role::Node(0)] {
+        let tls = identity(role).client(Some(Role::Node(0)));
+        let channel = hyloc_proto::channel::connect(&address.to_string(), Some(&tls)).await.unwrap();
+        let mut client = EchoesClient::new(channel);
+        let refused = client.describe(v1::DescribeEchoesRequest {}).await.unwrap_err();
+        assert_eq!(refused.code(), Code::PermissionDenied, "{role}");
+        let hello = v1::PushEchoesRequest { content: Some(Content::Hello(hello())) };
+        let refused = client.push(tokio_stream::once(hello)).await.unwrap_err();
+        assert_eq!(refused.code(), Code::PermissionDenied, "{role}");
+    }
+    let target = |address: SocketAddr| PushTarget {
+        address: address.to_string(),
+        identity: Some(identity(Role::Simulator)),
+    };
+    let publisher = EchoPublisher::push(vec![target(address)], &publication(1));
+    within("the node", publisher.until_all_subscribed()).await;
+    assert_eq!(publisher.publish(0, echo(1, 0)), Offer::Sent);
+    assert_eq!(next(&mut node).await.frame, echo(1, 0));
+
+    // A node that says that it is node 0 and proves node 1 gets nothing.
+    let (service, address) = serve_with(identity(Role::Node(1)).acceptor(Protocol::Grpc)).await;
+    let impostor = service.open(layout(0));
+    let publisher = EchoPublisher::push(vec![target(address)], &publication(1));
+    let subscribed = timeout(Duration::from_secs(2), publisher.until_all_subscribed()).await;
+    assert!(subscribed.is_err() && *impostor.state().borrow() == SubscriptionState::Connecting);
 }

@@ -144,7 +144,9 @@ pub async fn run(
         publisher: match listeners.echo {
             Some(listener) => EchoPublisher::bind(listener, &publication)?,
             None => {
-                let target = |address: &String| PushTarget { address: address.clone() };
+                let identity = &identity;
+                let target =
+                    |address: &String| PushTarget { address: address.clone(), identity: identity.clone() };
                 EchoPublisher::push(options.push.iter().map(target).collect(), &publication)
             }
         },

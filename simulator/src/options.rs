@@ -82,7 +82,8 @@ impl SimulatorOptions {
         ];
         let optional = optional.into_iter().filter_map(|(key, address)| Some(Listen::new(key, address?)));
         // ZeroMQ has no TLS.
-        std::iter::once(Listen::plain("echo_listen", self.echo_listen)).chain(optional).collect()
+        let echo = self.push.is_empty().then(|| Listen::plain("echo_listen", self.echo_listen));
+        echo.into_iter().chain(optional).collect()
     }
 
     /// The certificate that it proves itself with; none without TLS.

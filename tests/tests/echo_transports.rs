@@ -39,6 +39,7 @@ fn the_same_seed_gives_the_same_fixes_to_the_byte() {
     assert_eq!(zeromq.len() as u64, FRAMES);
     assert!(zeromq[0].contains("position_m: ["), "{}", zeromq[0]);
     assert_eq!(zeromq, grpc);
+    assert_eq!(zeromq, fixes_over("grpc", &["--tls"]), "encrypted");
 }
 
 #[test]

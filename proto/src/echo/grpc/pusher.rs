@@ -8,6 +8,8 @@ use tokio::time::timeout;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
+use tonic::transport::Channel;
+use trust::{Identity, Role};
 
 use super::super::hub::{Connection, Hub, Outgoing};
 use super::super::messages::{Hello, Resume, ToNode};
@@ -30,6 +32,16 @@ const CALL: Duration = Duration::from_secs(4);
 pub struct PushTarget {
     /// host:port.
     pub address: String,
+    /// What the pusher proves itself with; with it, the node has to prove the index that it tells.
+    pub identity: Option<Identity>,
+}
+
+impl PushTarget {
+    /// Connects to a server of this role, any if none.
+    async fn connect(&self, role: Option<Role>) -> Result<EchoesClient<Channel>, Status> {
+        let tls = self.identity.as_ref().map(|identity| identity.client(role));
+        Ok(EchoesClient::new(connect(&self.address, tls.as_ref()).await?))
+    }
 }
 
 /// Pushes the frames of a publication into `target`, for ever.
@@ -63,9 +75,12 @@ impl Drop for Presence<'_> {
 /// One call; returns why it ended.
 async fn session(target: &PushTarget, publication: &Publication, hub: &Hub) -> Status {
     let ended = async {
-        let mut client = EchoesClient::new(connect(&target.address).await?);
+        let mut client = target.connect(None).await?;
         let layout = in_time(client.describe(v1::DescribeEchoesRequest {})).await?.into_inner();
         check(&layout, publication)?;
+        if target.identity.is_some() {
+            client = target.connect(Some(Role::Node(layout.node))).await?;
+        }
         let Connection { id, queue, end } = hub.connect(target.address.clone());
         let _presence = Presence(hub, id);
         let hello = Content::Hello(v1::PushHello {

@@ -11,7 +11,8 @@ use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tonic::codegen::{Body, BoxFuture, Service, StdError, http};
 use tonic::server::NamedService;
-use tonic::{Request, Response, Status, Streaming};
+use tonic::{Extensions, Request, Response, Status, Streaming};
+use trust::{Needs, Peer};
 
 use super::super::subscriber::{EchoSubscriber, Intake, Payload, SubscriptionState, Waiting};
 use super::{AROUND_BYTES, VERSION, bytes_of, frame_of, max_message_bytes};
@@ -162,8 +163,9 @@ impl Echoes for EchoesService {
 
     async fn describe(
         &self,
-        _: Request<v1::DescribeEchoesRequest>,
+        request: Request<v1::DescribeEchoesRequest>,
     ) -> Result<Response<v1::EchoLayout>, Status> {
+        allowed(request.extensions())?;
         Ok(Response::new(self.current()?.layout.message()))
     }
 
@@ -171,8 +173,8 @@ impl Echoes for EchoesService {
         &self,
         request: Request<Streaming<v1::PushEchoesRequest>>,
     ) -> Result<Response<Self::PushStream>, Status> {
+        let peer = allowed(request.extensions())?;
         let station = self.current()?;
-        let peer = request.remote_addr().map_or_else(|| "unknown".into(), |peer| peer.to_string());
         let mut incoming = request.into_inner();
         let first = timeout(HELLO_TIMEOUT, incoming.message()).await;
         let first = first.map_err(|_| {
@@ -197,6 +199,16 @@ impl Echoes for EchoesService {
         tokio::spawn(session.run(incoming));
         Ok(Response::new(ReceiverStream::new(receiver)))
     }
+}
+
+/// Who pushes, for logs; with TLS, only the certificate of a simulator may.
+fn allowed(extensions: &Extensions) -> Result<String, Status> {
+    let peer = Peer::of(extensions)?;
+    peer.require(Needs::Simulator)?;
+    Ok(match peer {
+        Peer::Named(name) => name.to_string(),
+        _ => "without certificate".into(),
+    })
 }
 
 /// The printable characters of a name, for logs.
