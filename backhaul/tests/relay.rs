@@ -78,7 +78,7 @@ impl Process {
 
     async fn perform(&self, action: Action) -> Result<String, String> {
         let control = self.control;
-        let performed = tokio::task::spawn_blocking(move || action.perform(control)).await.unwrap();
+        let performed = tokio::task::spawn_blocking(move || action.perform(control, None)).await.unwrap();
         performed.map_err(|error| telemetry::exit::sentence(&error))
     }
 

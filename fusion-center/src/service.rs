@@ -19,7 +19,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt};
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
-use trust::{Needs, Peer};
+use trust::{Caller, Needs, Peer};
 
 use crate::engine::{Event, Incoming};
 use crate::ledger::Fates;
@@ -191,7 +191,8 @@ impl Fusion for FusionService {
 
     async fn watch(&self, request: Request<v1::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {
         Peer::check(request.extensions(), Needs::Watcher)?;
-        let peer = request.remote_addr().map_or(Ipv4Addr::UNSPECIFIED.into(), |peer| peer_key(peer.ip()));
+        let address = Caller::of(request.extensions())?.address;
+        let peer = address.map_or(Ipv4Addr::UNSPECIFIED.into(), |address| peer_key(address.ip()));
         let slot = self.watchers.join(peer);
         let slot = slot.ok_or_else(|| Status::resource_exhausted("too many watchers"))?;
         let mut fixes = self.viewer.watch().ok_or_else(|| Status::unavailable("shutting down"))?;

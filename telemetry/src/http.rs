@@ -3,7 +3,7 @@
 //! Requests are checked before any route sees them ([`crate::guard`]); connections have the limits of their
 //! [`Listener`], and the head of a request a timeout.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::Router;
@@ -20,7 +20,7 @@ use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use trust::Needs;
+use trust::{Caller, Needs};
 
 use crate::access::needing;
 use crate::guard::{self, HostNames};
@@ -30,10 +30,6 @@ use crate::listener::limits::{
 };
 use crate::metrics::CONTENT_TYPE;
 use crate::{Health, Metrics};
-
-/// Address of the client, in the extensions of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Peer(pub IpAddr);
 
 /// The two routes; a process may add others. Health needs no certificate.
 pub fn routes(metrics: Metrics, health: Health) -> Router {
@@ -60,7 +56,7 @@ pub async fn bind(address: SocketAddr) -> std::io::Result<(TcpListener, SocketAd
 }
 
 /// Serves `router` to clients that address it by IP address, as localhost or by one of `names`, until `shutdown`. The
-/// peer of the connection is an extension of every request. TLS is given as long as a first request may take.
+/// [`Caller`] is an extension of every request. TLS is given as long as a first request may take.
 pub async fn serve(listener: Listener, names: HostNames, router: Router, shutdown: CancellationToken) {
     let router = TowerToHyperService::new(prepared(router, names));
     let mut http = http1::Builder::new();
@@ -75,17 +71,16 @@ pub async fn serve(listener: Listener, names: HostNames, router: Router, shutdow
             () = shutdown.cancelled() => break,
             stream = listener.accept() => stream,
         };
-        let (establishment, peer) = (stream.establishment(), stream.peer().map(|peer| Peer(peer.ip())));
+        let (establishment, address) = (stream.establishment(), stream.peer());
         let (router, watcher, http) = (router.clone(), graceful.watcher(), http.clone());
         let acceptor = listener.acceptor();
         tokio::spawn(async move {
             let accepted = tokio::time::timeout(ESTABLISH_TIMEOUT, acceptor.accept(stream)).await;
             let Ok(Ok(stream)) = accepted else { return };
-            let proven = stream.peer();
+            let caller = Caller { peer: stream.peer(), address };
             let service = service_fn(move |mut request: Request<Incoming>| {
                 establishment.establish();
-                request.extensions_mut().extend(peer.map(extension).unwrap_or_default());
-                request.extensions_mut().insert(proven.clone());
+                request.extensions_mut().insert(caller.clone());
                 router.call(request)
             });
             // An error belongs to the client: it went away, was too slow or sent no HTTP.
@@ -94,12 +89,6 @@ pub async fn serve(listener: Listener, names: HostNames, router: Router, shutdow
     }
     drop(listener);
     graceful.shutdown().await;
-}
-
-fn extension(peer: Peer) -> axum::http::Extensions {
-    let mut extensions = axum::http::Extensions::new();
-    extensions.insert(peer);
-    extensions
 }
 
 /// The routes behind all checks and limits.

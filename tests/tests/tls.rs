@@ -1,7 +1,6 @@
 //! Mutual TLS through real processes: certificates are made by `hyloc certs`, renewed under load without a lost frame, and
 //! without them nothing is reached from elsewhere.
 
-use std::path::PathBuf;
 use std::process::Command;
 
 use hyloc_tests::pipeline::{Site, count};
@@ -167,8 +166,7 @@ fn http_elsewhere_needs_a_certificate() {
     // Another authority is not believed.
     let other = Site::new();
     certs(&other, &["init"]);
-    let stranger: Vec<String> =
-        vec!["--tls-ca".into(), PathBuf::from(other.path("certs/ca.pem")).display().to_string()];
+    let stranger: Vec<String> = vec!["--tls-ca".into(), other.path("certs/ca.pem").display().to_string()];
     let (code, said) = check("/health", &stranger);
     assert!(code == Some(1) && said.contains("UnknownIssuer"), "{said}");
     fusion.stop();

@@ -12,10 +12,10 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt};
-use tonic::transport::server::Connected;
+use tonic::transport::server::{Connected, TcpConnectInfo};
 
 use crate::identity::Identity;
-use crate::peer::Peer;
+use crate::peer::{Caller, Peer};
 use crate::role::Name;
 
 /// How long a handshake may take, on either side.
@@ -105,12 +105,15 @@ impl<S> Connection<S> {
     }
 }
 
-/// The peer becomes an extension of every request of the connection.
-impl<S> Connected for Connection<S> {
-    type ConnectInfo = Peer;
+impl<S: Connected<ConnectInfo = TcpConnectInfo>> Connected for Connection<S> {
+    type ConnectInfo = Caller;
 
-    fn connect_info(&self) -> Peer {
-        self.peer()
+    fn connect_info(&self) -> Caller {
+        let tcp = match self {
+            Self::Plain(stream) => stream.connect_info(),
+            Self::Tls(stream, _) => stream.get_ref().0.connect_info(),
+        };
+        Caller { peer: self.peer(), address: tcp.remote_addr() }
     }
 }
 

@@ -24,7 +24,7 @@ pub use accept::{Acceptor, Connection, HANDSHAKE_TIMEOUT, Protocol, secured};
 pub use identity::{ClientTls, Identity, Paths, unnamed};
 pub use material::{MaterialError, date};
 pub use options::{Listen, TlsOptions};
-pub use peer::{Denied, Needs, Peer};
+pub use peer::{Caller, Denied, Needs, Peer};
 pub use role::{Name, Role};
 
 use std::sync::Arc;

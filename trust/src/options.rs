@@ -97,7 +97,7 @@ impl TlsOptions {
     /// Refuses addresses that others could reach without TLS, unless `--insecure` allows it.
     pub fn check(&self, listens: &[Listen]) -> Result<(), SettingsError> {
         let tls = self.paths(None)?.is_some();
-        let exposed = |listen: &&Listen| !listen.address.ip().is_loopback() && !(tls && listen.encrypted);
+        let exposed = |listen: &&Listen| !(listen.address.ip().is_loopback() || tls && listen.encrypted);
         let Some(listen) = listens.iter().find(exposed).filter(|_| !self.insecure) else { return Ok(()) };
         let Listen { key, address, .. } = listen;
         let remedy = if listen.encrypted {

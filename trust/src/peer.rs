@@ -1,12 +1,13 @@
 //! Who is at the other end of a connection, and what it may do.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use tonic::{Extensions, Status};
 
 use crate::role::{Name, Role};
 
-/// The other end of a connection, part of every request's extensions.
+/// The other end of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Peer {
     /// A connection without TLS: on loopback, or wherever `--insecure` allows it. Nothing is known of the peer.
@@ -15,6 +16,20 @@ pub enum Peer {
     Anonymous,
     /// The peer has proved this name.
     Named(Arc<Name>),
+}
+
+/// Who sends the requests of a connection, and from where: an extension of each of its requests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Caller {
+    pub peer: Peer,
+    pub address: Option<SocketAddr>,
+}
+
+impl Caller {
+    /// The caller of a request. A server that does not provide one admits nobody.
+    pub fn of(extensions: &Extensions) -> Result<&Self, Denied> {
+        extensions.get::<Self>().ok_or(Denied::Unknown)
+    }
 }
 
 /// What a call needs of its caller.
@@ -75,7 +90,7 @@ impl From<Denied> for Status {
 impl Peer {
     /// The peer of a request. A server that does not provide one admits nobody.
     pub fn of(extensions: &Extensions) -> Result<&Self, Denied> {
-        extensions.get::<Self>().ok_or(Denied::Unknown)
+        Caller::of(extensions).map(|caller| &caller.peer)
     }
 
     /// Checks the peer of a gRPC request.

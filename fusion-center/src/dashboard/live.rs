@@ -17,10 +17,10 @@ use axum::response::{IntoResponse, Response};
 use proto::clock::unix_time_ns;
 use serde::Serialize;
 use serde_json::json;
-use telemetry::http::Peer;
 use telemetry::listener::admission::peer_key;
 use tokio::sync::watch;
 use tokio::time::Instant;
+use trust::Caller;
 
 use super::ApiState;
 use crate::statistics::Quantiles;
@@ -100,8 +100,9 @@ impl Viewing {
 }
 
 /// `GET /api/live`.
-pub async fn stream(State(state): State<ApiState>, peer: Option<Extension<Peer>>) -> Response {
-    let peer = peer.map_or(Ipv4Addr::UNSPECIFIED.into(), |Extension(Peer(peer))| peer_key(peer));
+pub async fn stream(State(state): State<ApiState>, caller: Option<Extension<Caller>>) -> Response {
+    let address = caller.and_then(|Extension(caller)| caller.address);
+    let peer = address.map_or(Ipv4Addr::UNSPECIFIED.into(), |address| peer_key(address.ip()));
     let Some(viewing) = state.live.join(peer) else {
         return (StatusCode::SERVICE_UNAVAILABLE, "too many viewers\n").into_response();
     };
