@@ -93,9 +93,10 @@ pub fn program<A: Args>(command: Command, run: impl FnOnce(A) -> ExitCode) -> Ex
     let parsed = matches.and_then(|matches| A::from_arg_matches(&matches));
     parsed.map(run).unwrap_or_else(|error| {
         let error = error.format(&mut command);
-        // A closed terminal cannot be reported anywhere.
-        let _ = error.print();
+        // A reader that has left is not an error.
+        let failed = error.print().is_err_and(|error| error.kind() != ErrorKind::BrokenPipe);
         ExitCode::from(match error.kind() {
+            _ if failed && !error.use_stderr() => IO,
             clap::error::ErrorKind::Io => IO,
             _ if error.use_stderr() => USAGE,
             _ => CLEAN,

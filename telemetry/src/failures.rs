@@ -64,6 +64,11 @@ impl Failures {
         Some(streak.notice(now))
     }
 
+    /// Whether the last attempt failed.
+    pub fn failing(&self) -> bool {
+        self.streak.is_some()
+    }
+
     /// Records a successful attempt, which ends the consecutive failures; returns a notice of them, if there were any.
     pub fn succeeded(&mut self, now: Instant) -> Option<Notice> {
         self.streak.take().map(|streak| streak.notice(now))

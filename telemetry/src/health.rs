@@ -1,13 +1,13 @@
 //! Readiness of a process, for `/health` and for the gRPC health service.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tonic_health::ServingStatus;
 use tonic_health::pb::health_server::{Health as HealthRpc, HealthServer};
 
+use crate::Degradations;
 use crate::listener::Listener;
 use crate::listener::limits::http2_server;
 
@@ -16,13 +16,14 @@ use crate::listener::limits::http2_server;
 pub struct Health {
     /// Why the process is not ready; none when it is.
     reason: Arc<watch::Sender<Option<String>>>,
-    /// Parts that fail while the process goes on, and why.
-    failing: Arc<Mutex<BTreeMap<&'static str, String>>>,
+    /// Parts that fail while the process goes on.
+    pub degradations: Degradations,
 }
 
 impl Default for Health {
     fn default() -> Self {
-        Self { reason: Arc::new(watch::Sender::new(Some("starting".into()))), failing: Arc::default() }
+        let reason = Arc::new(watch::Sender::new(Some("starting".into())));
+        Self { reason, degradations: Degradations::default() }
     }
 }
 
@@ -46,17 +47,12 @@ impl Health {
 
     /// Sets why a part of the process fails while the rest goes on; none if it works.
     pub fn degraded(&self, part: &'static str, reason: Option<String>) {
-        let mut failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
-        match reason {
-            Some(reason) => failing.insert(part, reason),
-            None => failing.remove(part),
-        };
+        self.degradations.set(part, reason);
     }
 
     /// Parts that fail while the process goes on, each with its reason.
     pub fn failing(&self) -> Vec<String> {
-        let failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
-        failing.iter().map(|(part, reason)| format!("{part}: {reason}")).collect()
+        self.degradations.current()
     }
 
     fn set(&self, reason: Option<String>) {

@@ -139,6 +139,15 @@ mod tests {
             assert!(before.starts_with("HTTP/1.1 503") && before.ends_with("starting\n"), "{before}");
             health.ready();
             assert!(get(address, "/health").await.starts_with("HTTP/1.1 200"));
+            let part = health.degradations.part("fixes log", &Metrics::new());
+            part.failing("disk full");
+            let degraded = get(address, "/health").await;
+            assert!(
+                degraded.starts_with("HTTP/1.1 200")
+                    && degraded.contains("\ndegraded: fixes log: disk full\n")
+            );
+            part.recovered();
+            assert!(get(address, "/health").await.ends_with("ready\n"));
             let shown = get(address, "/metrics").await;
             assert!(
                 shown.starts_with("HTTP/1.1 200") && shown.contains("hyloc_frames_total{} 3\n"),

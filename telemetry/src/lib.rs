@@ -8,6 +8,7 @@
 mod access;
 mod certificate;
 pub mod client;
+mod degradation;
 mod endpoints;
 pub mod exit;
 mod failures;
@@ -25,11 +26,12 @@ mod tls_connector;
 
 pub use access::needing;
 pub use certificate::follow_certificate;
+pub use degradation::{Degradations, Loss, Part};
 pub use endpoints::{Endpoints, Serving};
 pub use failures::{Failures, Notice};
 pub use guard::HostNames;
 pub use health::Health;
 pub use listener::Listener;
 pub use metrics::{Counter, Gauge, Histogram, Metrics};
-pub use output::{Started, complain, note, print_json, print_text, reserve_stdout};
+pub use output::{Started, complain, note, output_failure, print_json, print_text, reserve_stdout};
 pub use shutdown::{PARENT_VARIABLE, shutdown_signal};

@@ -1,9 +1,10 @@
 //! Standard output is for programs: one JSON object per line. Standard error is for users and logs.
 
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
@@ -46,6 +47,9 @@ impl Started {
 /// Whether standard output is reserved.
 static RESERVED: AtomicBool = AtomicBool::new(false);
 
+/// The first error of writing standard output.
+static FAILURE: Mutex<Option<std::io::Error>> = Mutex::new(None);
+
 /// Reserves standard output for fixes: what the functions below print goes to standard error from now on.
 pub fn reserve_stdout() {
     RESERVED.store(true, Ordering::Relaxed);
@@ -59,13 +63,23 @@ pub fn print_json<T: Serialize>(value: &T) {
     }
 }
 
-/// Prints text on standard output. A closed standard output is not an error.
+/// Prints text on standard output. A reader that has left is not an error; any other is kept for [`output_failure`].
 pub fn print_text(text: &str) {
     if RESERVED.load(Ordering::Relaxed) {
         return note(text);
     }
     let mut out = std::io::stdout().lock();
-    let _ = writeln!(out, "{text}").and_then(|()| out.flush());
+    if let Err(error) = writeln!(out, "{text}").and_then(|()| out.flush())
+        && error.kind() != ErrorKind::BrokenPipe
+    {
+        FAILURE.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+    }
+}
+
+/// Why standard output could not be written, as on a full disk; the first reason, once.
+pub fn output_failure() -> Option<anyhow::Error> {
+    let error = FAILURE.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+    Some(anyhow::Error::from(error).context("cannot write standard output"))
 }
 
 /// Prints text for users on standard error.
