@@ -5,17 +5,16 @@
 //! do not wait for the journal.
 
 use std::collections::VecDeque;
-use std::io::{ErrorKind, Write};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use model::System;
 use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
 
 use crate::basis::Basis;
 use crate::fix::FixRecord;
+use crate::fix_log::LogQueue;
 use crate::statistics::Statistics;
 use crate::truth::{TruthStore, judge};
 
@@ -32,13 +31,10 @@ pub struct PublishedFix {
     pub basis: Basis,
 }
 
-pub struct Journal<W> {
+pub struct Journal {
     pub system: Arc<System>,
     pub truth: TruthStore,
-    /// Receives one JSON line per fix.
-    pub log: Option<W>,
-    /// Cancelled when the reader of the log has left.
-    pub stop: CancellationToken,
+    pub log: Option<LogQueue>,
     pub statistics: Arc<Mutex<Statistics>>,
     /// The latest fix, sent again if its truth arrives after it.
     pub latest: Arc<watch::Sender<Option<Arc<FixRecord>>>>,
@@ -46,9 +42,9 @@ pub struct Journal<W> {
     pub patience: Duration,
 }
 
-impl<W: Write> Journal<W> {
+impl Journal {
     /// Takes fixes until their sender is dropped and none waits.
-    pub fn run(mut self, fixes: &Receiver<PublishedFix>) -> std::io::Result<()> {
+    pub fn run(mut self, fixes: &Receiver<PublishedFix>) {
         let mut room = WaitingRoom::new(MOST_WAITING, self.patience);
         let mut open = true;
         while open || !room.queue.is_empty() {
@@ -66,13 +62,12 @@ impl<W: Write> Journal<W> {
                 fix.record.truth.is_none() && truth.get(frame).is_none() && truth.may_come(frame)
             };
             while let Some(fix) = room.leave(Instant::now(), coming) {
-                self.write(fix)?;
+                self.write(fix);
             }
         }
-        self.log.as_mut().map_or(Ok(()), Write::flush)
     }
 
-    fn write(&mut self, PublishedFix { mut record, basis }: PublishedFix) -> std::io::Result<()> {
+    fn write(&mut self, PublishedFix { mut record, basis }: PublishedFix) {
         if record.truth.is_none()
             && let Some(truth) = judge(&record, &basis, &self.system, &self.truth)
         {
@@ -88,21 +83,10 @@ impl<W: Write> Journal<W> {
         }
         let frames = basis.frames.len();
         self.statistics.lock().unwrap_or_else(PoisonError::into_inner).record(&record, frames);
-        match self.log.as_mut().map_or(Ok(()), |log| write_line(log, &record)) {
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => {
-                self.log = None;
-                self.stop.cancel();
-                Ok(())
-            }
-            written => written,
+        if let Some(log) = &self.log {
+            log.write(record);
         }
     }
-}
-
-fn write_line(log: &mut impl Write, record: &FixRecord) -> std::io::Result<()> {
-    serde_json::to_writer(&mut *log, record)?;
-    log.write_all(b"\n")?;
-    log.flush()
 }
 
 /// A queue whose first item may be held back for a while. Time is passed in.

@@ -8,9 +8,11 @@
 
 mod assembler;
 mod basis;
+pub mod container;
 mod dashboard;
 mod engine;
 pub mod fix;
+pub mod fix_log;
 mod journal;
 pub mod ledger;
 pub mod load;
@@ -28,6 +30,7 @@ pub mod replay;
 mod reply;
 mod run;
 mod runs;
+mod segment;
 mod service;
 pub mod solve;
 pub mod statistics;
@@ -35,6 +38,6 @@ mod truth;
 mod viewers;
 mod wire;
 
+pub use fix_log::is_stdout;
 pub use options::FusionOptions;
-pub use publish::is_stdout;
 pub use run::{FusionListeners, FusionSummary, main, run, run_with};

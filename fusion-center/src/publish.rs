@@ -6,20 +6,18 @@
 //! Watchers get fixes over a broadcast channel; one that does not keep up loses the oldest and slows down no other.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{BufWriter, Write, stdout};
-use std::path::Path;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 use model::System;
 use proto::clock::unix_time_ns;
 use tokio::sync::{broadcast, mpsc, watch};
-use tokio_util::sync::CancellationToken;
 
 use crate::fix::{FixRecord, ReportArrivals};
+use crate::fix_log::LogQueue;
 use crate::journal::{Journal, PublishedFix};
 use crate::solve::Solved;
 use crate::statistics::{Figures, Quantiles, Statistics, Tally};
@@ -52,54 +50,39 @@ pub struct Publisher {
 /// The threads of publisher and journal.
 #[derive(Debug)]
 pub struct PublisherThread {
-    publisher: std::thread::JoinHandle<()>,
-    journal: std::thread::JoinHandle<anyhow::Result<()>>,
+    publisher: JoinHandle<()>,
+    journal: JoinHandle<()>,
+    log: Option<JoinHandle<()>>,
 }
 
 impl PublisherThread {
-    /// Waits until all fixes are published and logged; every [`Publisher`] must have been dropped.
+    /// Waits until all fixes are published and logged; every [`Publisher`] must have been dropped. What the log lost is
+    /// known to its part of the [`telemetry::Degradations`].
     pub fn finish(self) -> anyhow::Result<()> {
         self.publisher.join().map_err(|_| anyhow!("the publisher panicked"))?;
-        self.journal.join().unwrap_or_else(|_| Err(anyhow!("the journal panicked")))
+        self.journal.join().map_err(|_| anyhow!("the journal panicked"))?;
+        self.log.map_or(Ok(()), JoinHandle::join).map_err(|_| anyhow!("the fix log panicked"))
     }
-}
-
-/// Whether a fix log is standard output.
-pub fn is_stdout(log: &Path) -> bool {
-    log == Path::new("-")
-}
-
-fn open(log: &Path) -> anyhow::Result<Box<dyn Write + Send>> {
-    if is_stdout(log) {
-        return Ok(Box::new(BufWriter::new(stdout())));
-    }
-    let file =
-        File::create(log).with_context(|| format!("the fix log {} cannot be opened", log.display()))?;
-    Ok(Box::new(BufWriter::new(file)))
 }
 
 impl Publisher {
-    /// Starts the threads; `log` receives one JSON line per fix, and `stop` is cancelled if its reader leaves.
+    /// Starts the threads; `log` receives all fixes.
     pub fn start(
         system: Arc<System>,
         truth: TruthStore,
-        log: Option<&Path>,
-        stop: CancellationToken,
+        log: Option<(LogQueue, JoinHandle<()>)>,
     ) -> anyhow::Result<(Self, PublisherThread)> {
-        Self::start_patient(system, truth, log, stop, TRUTH_PATIENCE)
+        Self::start_patient(system, truth, log, TRUTH_PATIENCE)
     }
 
     /// The same, with `patience` as the journal's longest wait for a truth.
     fn start_patient(
         system: Arc<System>,
         truth: TruthStore,
-        log: Option<&Path>,
-        stop: CancellationToken,
+        log: Option<(LogQueue, JoinHandle<()>)>,
         patience: Duration,
     ) -> anyhow::Result<(Self, PublisherThread)> {
-        let failed =
-            log.map_or(String::new(), |path| format!("the fix log {} cannot be written", path.display()));
-        let log = log.map(open).transpose()?;
+        let (log, log_thread) = log.unzip();
         let (queue, mut incoming) = mpsc::channel::<Outgoing>(QUEUE);
         let (published, to_write) = sync_channel(QUEUE);
         let (watchers, _) = broadcast::channel(WATCHER_BACKLOG);
@@ -114,13 +97,12 @@ impl Publisher {
             system: system.clone(),
             truth: truth.clone(),
             log,
-            stop,
             statistics: viewer.statistics.clone(),
             latest: latest.clone(),
             patience,
         };
         let thread = |name: &str| std::thread::Builder::new().name(name.into());
-        let journal = thread("journal").spawn(move || journal.run(&to_write).context(failed))?;
+        let journal = thread("journal").spawn(move || journal.run(&to_write))?;
         let tally = viewer.tally.clone();
         let publisher = thread("publisher").spawn(move || {
             while let Some(Outgoing { solved, arrivals }) = incoming.blocking_recv() {
@@ -134,11 +116,11 @@ impl Publisher {
                 let _ = watchers.send(record.clone());
                 latest.send_replace(Some(record.clone()));
                 if published.send(PublishedFix { record, basis }).is_err() {
-                    tracing::error!("the fix log cannot be written; a fix is missing in it");
+                    tracing::error!("the journal has stopped; a fix is missing in log and statistics");
                 }
             }
         })?;
-        Ok((Self { queue, viewer }, PublisherThread { publisher, journal }))
+        Ok((Self { queue, viewer }, PublisherThread { publisher, journal, log: log_thread }))
     }
 
     /// Queues a fix; waits while the queue is full.
@@ -201,10 +183,14 @@ mod tests {
     use super::*;
     use crate::basis::Basis;
     use crate::fix::{Source, milliseconds};
+    use crate::fix_log::{Existing, FixLog};
     use crate::truth::TrueTarget;
     use estimation::fusion::FrameBlocks;
     use model::{Point, Scenario};
     use proto::convert::{FrameId, Times};
+    use std::path::Path;
+    use telemetry::Part;
+    use tokio_util::sync::CancellationToken;
 
     fn outgoing(frame: u64, arrivals: Option<ReportArrivals>) -> Outgoing {
         let id = FrameId { run: 1, frame };
@@ -220,8 +206,11 @@ mod tests {
         patience: Duration,
     ) -> (Publisher, PublisherThread, broadcast::Receiver<Arc<FixRecord>>) {
         let system = Arc::new(System::new(&Scenario::default()).unwrap());
-        let (publisher, thread) =
-            Publisher::start_patient(system, truth.clone(), log, CancellationToken::new(), patience).unwrap();
+        let log = log.map(|path| {
+            let log = FixLog::open(path, Existing::Append, Part::unobserved("fixes log")).unwrap();
+            LogQueue::start(log, CancellationToken::new(), true).unwrap()
+        });
+        let (publisher, thread) = Publisher::start_patient(system, truth.clone(), log, patience).unwrap();
         let watcher = publisher.viewer().watch().unwrap();
         (publisher, thread, watcher)
     }

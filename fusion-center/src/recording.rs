@@ -6,26 +6,28 @@
 //! | `/reports` | protobuf, `hyloc.v1.FrameReport` | every checked report, as received, with the node that sent it |
 //! | `/frames` | JSON | the frames that were solved, in order, with the reports that each was made from |
 //! | `/truth` | JSON | the simulator's truth, for error statistics |
+//! | `/holes` | JSON | the frames whose entries could not be written before this point |
 //!
-//! A directory contains `blocks.mcap`, the site as `site.pb` and the method and its settings as `method.toml`. A separate
-//! thread writes behind a bounded queue; if the disk cannot keep up, the log says how many entries were lost.
+//! A directory contains `blocks.mcap` with its further [segments](crate::segment), the site as `site.pb` and the method and
+//! its settings as `method.toml`. A separate thread writes behind a bounded queue; entries that find no room in it are
+//! lost, counted and named in `/holes`.
 
-use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{BufWriter, ErrorKind};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
+use std::time::Instant;
 
-use mcap::records::{MessageHeader, Metadata};
-use mcap::{McapError, WriteOptions, Writer};
+use mcap::McapError;
 use prost::Message;
 use proto::convert::FrameId;
 use proto::site::SharedSite;
 use proto::v1;
 use serde::{Deserialize, Serialize};
+use telemetry::Part;
 
 use crate::method::MethodSettings;
+use crate::segment::{CHUNK_BYTES, COMMIT, Channel, Content, Pending, Segments};
 
 pub const BLOCKS_FILE: &str = "blocks.mcap";
 pub const SITE_FILE: &str = "site.pb";
@@ -36,6 +38,10 @@ pub const METHOD_FILE: &str = "method.toml";
 pub const REPORTS: &str = "/reports";
 pub const FRAMES: &str = "/frames";
 pub const TRUTH: &str = "/truth";
+pub const HOLES: &str = "/holes";
+
+/// Recordings of one directory: itself and the directories in it.
+const MOST_RECORDINGS: usize = 10_000;
 
 /// Entries that may wait for the disk.
 const QUEUE: usize = 1024;
@@ -62,6 +68,11 @@ impl RecordingError {
             McapError::Io(source) => Self::file(path)(source),
             broken => Self::content(path, broken),
         }
+    }
+
+    /// Whether there is no room, which may change.
+    pub fn is_full_disk(&self) -> bool {
+        matches!(self.source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
     }
 }
 
@@ -92,20 +103,37 @@ fn unit_cross_section_m2() -> f64 {
     1.0
 }
 
+/// Frames of a run of which at least one entry is missing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HoleEntry {
+    pub run: u64,
+    /// First and last frame.
+    pub first: u64,
+    pub last: u64,
+    /// Number of entries.
+    pub entries: u64,
+}
+
+/// Runs that a list of holes tells apart; the last one takes what exceeds it.
+const MOST_HOLES: usize = 16;
+
+/// Adds a missing entry of a frame to a list of holes.
+pub fn add_to_holes(holes: &mut Vec<HoleEntry>, frame: FrameId) {
+    let full = holes.len() == MOST_HOLES;
+    match holes.last_mut() {
+        Some(hole) if hole.run == frame.run || full => {
+            hole.first = hole.first.min(frame.frame);
+            hole.last = hole.last.max(frame.frame);
+            hole.entries += 1;
+        }
+        _ => holes.push(HoleEntry { run: frame.run, first: frame.frame, last: frame.frame, entries: 1 }),
+    }
+}
+
 enum RecordingEntry {
-    Report {
-        sequence: u32,
-        time_ns: u64,
-        message: v1::FrameReport,
-    },
-    Frame {
-        time_ns: u64,
-        entry: FrameEntry,
-    },
-    Truth {
-        time_ns: u64,
-        entry: TruthEntry,
-    },
+    Entry(Pending),
+    /// Entries that were lost before this point.
+    Holes(Vec<HoleEntry>),
     /// The end of the recording: a [`TruthRecorder`] may outlive the recorder.
     End,
 }
@@ -113,9 +141,11 @@ enum RecordingEntry {
 #[derive(Debug)]
 pub struct Recorder {
     queue: SyncSender<RecordingEntry>,
-    thread: JoinHandle<Result<(), RecordingError>>,
+    thread: JoinHandle<()>,
     next_sequence: u32,
-    lost: u64,
+    /// Entries that found no room in the queue.
+    holes: Vec<HoleEntry>,
+    part: Part,
 }
 
 /// Adds truth to a recording.
@@ -124,40 +154,32 @@ pub struct TruthRecorder(SyncSender<RecordingEntry>);
 
 impl TruthRecorder {
     pub fn truth(&self, entry: TruthEntry, time_ns: u64) {
+        let frame = FrameId { run: entry.run, frame: entry.frame };
         // Only statistics depend on it.
-        let _ = self.0.try_send(RecordingEntry::Truth { time_ns, entry });
+        let _ = self.0.try_send(RecordingEntry::Entry(Pending::json(Channel::Truth, frame, time_ns, &entry)));
     }
 }
 
 impl Recorder {
-    /// Starts a recording in `directory`, which is created if necessary.
+    /// Starts a recording in `directory`, which is created if necessary. If it contains a recording already, the new one
+    /// gets a directory of its own in it: `2`, `3` and so on. A full disk is no error here: writing is tried again.
     pub fn start(
         directory: &Path,
         site: &SharedSite,
         method: &MethodSettings,
+        part: Part,
     ) -> Result<Self, RecordingError> {
-        std::fs::create_dir_all(directory).map_err(RecordingError::file(directory))?;
-        let path = directory.join(BLOCKS_FILE);
-        if path.exists() {
-            let reason = "contains a recording already: choose another directory";
-            let exists = std::io::Error::new(ErrorKind::AlreadyExists, reason);
-            return Err(RecordingError::file(directory)(exists));
-        }
+        let directory = free_directory(directory)?;
         let method = toml::to_string(method).expect("numbers and names only").into_bytes();
-        for (name, content) in [(SITE_FILE, site.encode()), (METHOD_FILE, method)] {
-            let path = directory.join(name);
-            std::fs::write(&path, content).map_err(RecordingError::file(&path))?;
-        }
-        let file = File::create_new(&path).map_err(RecordingError::file(&path))?;
+        let content = Content { site: site.encode(), method, site_sha256: site.short_hash() };
+        let segments = Segments::start(&directory, content, part.clone())?;
+        tracing::info!(directory = %directory.display(), "recording");
         let (queue, entries) = sync_channel(QUEUE);
-        let sha256 = site.short_hash();
         let thread = std::thread::Builder::new()
             .name("recorder".into())
-            .spawn(move || {
-                write(file, &sha256, &entries).map_err(|error| RecordingError::container(&path, error))
-            })
-            .map_err(RecordingError::file(directory))?;
-        Ok(Self { queue, thread, next_sequence: 0, lost: 0 })
+            .spawn(move || write(segments, &entries))
+            .map_err(RecordingError::file(&directory))?;
+        Ok(Self { queue, thread, next_sequence: 0, holes: Vec::new(), part })
     }
 
     pub fn truth_recorder(&self) -> TruthRecorder {
@@ -169,70 +191,71 @@ impl Recorder {
         message.recorded_node = Some(node as u32);
         let sequence = self.next_sequence;
         self.next_sequence = self.next_sequence.wrapping_add(1);
-        self.add(RecordingEntry::Report { sequence, time_ns, message });
+        let frame = FrameId { run: message.run, frame: message.frame };
+        let data = message.encode_to_vec();
+        self.add(Pending { channel: Channel::Reports, frame, sequence: Some(sequence), time_ns, data });
         sequence
     }
 
     pub fn frame(&mut self, frame: FrameId, time_ns: u64, reports: Vec<u32>, earlier: Vec<u64>) {
         let entry = FrameEntry { run: frame.run, frame: frame.frame, reports, earlier };
-        self.add(RecordingEntry::Frame { time_ns, entry });
+        self.add(Pending::json(Channel::Frames, frame, time_ns, &entry));
     }
 
-    fn add(&mut self, entry: RecordingEntry) {
-        self.lost += u64::from(self.queue.try_send(entry).is_err());
+    fn add(&mut self, entry: Pending) {
+        if !self.holes.is_empty() {
+            let holes = RecordingEntry::Holes(self.holes.clone());
+            if self.queue.try_send(holes).is_ok() {
+                self.holes.clear();
+            }
+        }
+        let frame = entry.frame;
+        if !self.holes.is_empty() || self.queue.try_send(RecordingEntry::Entry(entry)).is_err() {
+            add_to_holes(&mut self.holes, frame);
+            self.part.lost(1, "the disk is too slow");
+        }
     }
 
-    /// Writes what is queued and closes the file.
+    /// Writes what is queued and closes the file. What was lost is known to its part of the degradations.
     pub fn finish(self) {
-        let Self { queue, thread, lost, .. } = self;
-        // Waits for room in the queue; if the thread has ended, joining it gives the reason.
+        let Self { queue, thread, holes, part, .. } = self;
+        // Waits for room in the queue; the thread ends only after the end of the recording.
+        let _ = queue.send(RecordingEntry::Holes(holes));
         let _ = queue.send(RecordingEntry::End);
-        match thread.join() {
-            Ok(Ok(())) if lost == 0 => {}
-            Ok(Ok(())) => tracing::error!(lost, "the disk was too slow: the recording is incomplete"),
-            Ok(Err(error)) => tracing::error!(%error, "the recording failed"),
-            Err(_) => tracing::error!("the recorder panicked"),
+        if thread.join().is_err() {
+            part.lost(0, "the recorder panicked");
+            part.failing("the recorder panicked");
         }
     }
 }
 
-fn write(file: File, site_sha256: &str, entries: &Receiver<RecordingEntry>) -> mcap::McapResult<()> {
-    let mut writer = Writer::with_options(
-        BufWriter::new(file),
-        WriteOptions::new().compression(None).profile("hyloc").library(env!("CARGO_PKG_NAME")),
-    )?;
-    writer.write_metadata(&Metadata {
-        name: "hyloc".into(),
-        metadata: BTreeMap::from([
-            ("site_sha256".into(), site_sha256.into()),
-            ("protocol_version".into(), proto::PROTOCOL_VERSION.to_string()),
-        ]),
-    })?;
-    let schema = writer.add_schema("hyloc.v1.FrameReport", "protobuf", proto::DESCRIPTORS)?;
-    let none = BTreeMap::new();
-    let reports = writer.add_channel(schema, REPORTS, "protobuf", &none)?;
-    let frames = writer.add_channel(0, FRAMES, "json", &none)?;
-    let truth = writer.add_channel(0, TRUTH, "json", &none)?;
-    let mut count = 0;
-    for entry in entries {
-        let (channel_id, sequence, time_ns, data) = match entry {
-            RecordingEntry::Report { sequence, time_ns, message } => {
-                (reports, sequence, time_ns, message.encode_to_vec())
-            }
-            RecordingEntry::Frame { time_ns, entry } => (frames, count, time_ns, json(&entry)),
-            RecordingEntry::Truth { time_ns, entry } => (truth, count, time_ns, json(&entry)),
-            RecordingEntry::End => break,
-        };
-        count = count.wrapping_add(1);
-        let header = MessageHeader { channel_id, sequence, log_time: time_ns, publish_time: time_ns };
-        writer.write_to_known_channel(&header, &data)?;
-    }
-    writer.finish()?;
-    Ok(())
+/// `directory`, or the first directory in it that has no recording.
+fn free_directory(directory: &Path) -> Result<PathBuf, RecordingError> {
+    let free = |directory: &PathBuf| !directory.join(BLOCKS_FILE).exists();
+    let numbered = (2..=MOST_RECORDINGS).map(|number| directory.join(number.to_string()));
+    std::iter::once(directory.to_path_buf()).chain(numbered).find(free).ok_or_else(|| {
+        let reason = format!("contains {MOST_RECORDINGS} recordings: choose another directory");
+        RecordingError::file(directory)(std::io::Error::new(ErrorKind::AlreadyExists, reason))
+    })
 }
 
-fn json<T: Serialize>(value: &T) -> Vec<u8> {
-    serde_json::to_vec(value).expect("numbers only")
+/// Commits what arrives in chunks of limited size and age.
+fn write(mut segments: Segments, entries: &Receiver<RecordingEntry>) {
+    let mut next = Instant::now() + COMMIT;
+    loop {
+        match entries.recv_timeout(next.saturating_duration_since(Instant::now())) {
+            Ok(RecordingEntry::Entry(entry)) => segments.add(entry),
+            Ok(RecordingEntry::Holes(holes)) => segments.add_holes(holes),
+            Err(RecvTimeoutError::Timeout) => {}
+            Ok(RecordingEntry::End) | Err(RecvTimeoutError::Disconnected) => break,
+        }
+        let now = Instant::now();
+        if now >= next || (segments.pending_bytes() >= CHUNK_BYTES && !segments.failing()) {
+            segments.commit(now);
+            next = now + COMMIT;
+        }
+    }
+    segments.finish(Instant::now());
 }
 
 #[cfg(test)]

@@ -14,9 +14,10 @@ use proto::v1::fusion_server::FusionServer;
 use proto::{DESCRIPTORS, HTTP2_WINDOW_BYTES};
 use serde::Serialize;
 use settings::Layered;
+use telemetry::exit::{self, Failure};
 use telemetry::listener::limits::{self, http2_server};
 use telemetry::process;
-use telemetry::{Health, HostNames, Listener, Metrics, Started, follow_certificate, health, http};
+use telemetry::{Health, HostNames, Listener, Loss, Metrics, Started, follow_certificate, health, http};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -28,10 +29,11 @@ use trust::{Acceptor, Needs, Peer};
 
 use crate::dashboard::{Control, Dashboard, SiteView};
 use crate::engine::Engine;
+use crate::fix_log::{Existing, FixLog, LogQueue, is_stdout};
 use crate::low_priority;
 use crate::node_table::{Counts, NodeTable, NodeView};
 use crate::options::FusionOptions;
-use crate::publish::{Publisher, Viewer, is_stdout};
+use crate::publish::{Publisher, Viewer};
 use crate::recording::Recorder;
 use crate::registry::Registry;
 use crate::service::FusionService;
@@ -42,6 +44,10 @@ use crate::viewers::Viewers;
 
 /// The name of this process in announcements.
 const NAME: &str = "fusion-center";
+
+/// Names of the files in health, metrics and the summary.
+const FIXES_LOG: &str = "fixes log";
+const RECORDING: &str = "recording";
 
 /// Events that may wait for the engine; when the queue is full, HTTP/2 flow control holds the nodes back.
 const EVENT_QUEUE: usize = 256;
@@ -77,6 +83,9 @@ pub struct FusionSummary {
     /// Paths that are not accounted for, over all nodes.
     pub unaccounted: i64,
     pub ledger: Vec<NodeView>,
+    /// Files that do not contain everything, as after a full disk; known at the end.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub incomplete_files: Vec<Loss>,
 }
 
 impl FusionSummary {
@@ -90,7 +99,15 @@ impl FusionSummary {
                 .iter()
                 .fold(0, |sum: i64, node| sum.saturating_add(node.balance.unaccounted.saturating_abs())),
             ledger,
+            incomplete_files: Vec::new(),
         }
+    }
+
+    /// Why the run is not a success although it ended in order.
+    fn failure(&self) -> Option<Failure> {
+        let said = |loss: &Loss| format!("{}: {} ({} entries are lost)", loss.part, loss.reason, loss.lost);
+        let said: Vec<String> = self.incomplete_files.iter().map(said).collect();
+        (!said.is_empty()).then(|| Failure::new(exit::IO, said.join("; ")))
     }
 }
 
@@ -108,7 +125,14 @@ pub fn main(arguments: &Layered<FusionOptions>) -> ExitCode {
     process::run(NAME, threads, async |shutdown| {
         let listeners = FusionListeners::bind(options).await?;
         let solver = Solver::new(&site, &options.method)?;
-        serve(options.clone(), site, solver, listeners, shutdown, Started::announce).await
+        let summary = serve(options.clone(), site, solver, listeners, shutdown, Started::announce).await?;
+        match summary.failure() {
+            None => Ok(summary),
+            Some(failure) => {
+                telemetry::print_json(&summary);
+                Err(failure.into())
+            }
+        }
     })
 }
 
@@ -155,11 +179,16 @@ async fn serve(
     let system = Arc::new(site.system.clone());
     let (metrics, health) = (Metrics::new(), Health::new());
     let truth = TruthStore::default();
-    let (publisher, publisher_thread) =
-        Publisher::start(system.clone(), truth.clone(), options.fixes.as_deref(), shutdown.clone())?;
-    let viewer = publisher.viewer();
+    // Both are opened before anything is written.
+    let part = |name| health.degradations.part(name, &metrics);
+    let fixes = options.fixes.as_deref();
+    let log = fixes.map(|path| FixLog::open(path, Existing::Append, part(FIXES_LOG))).transpose()?;
     let record = options.record.as_deref();
-    let recorder = record.map(|directory| Recorder::start(directory, &site, &options.method)).transpose()?;
+    let record = record.map(|directory| Recorder::start(directory, &site, &options.method, part(RECORDING)));
+    let recorder = record.transpose()?;
+    let log = log.map(|log| LogQueue::start(log, shutdown.clone(), false)).transpose()?;
+    let (publisher, publisher_thread) = Publisher::start(system.clone(), truth.clone(), log)?;
+    let viewer = publisher.viewer();
     let instance = secret();
     let node_table = NodeTable::new(Registry::new(count, &site.sha256), count, &metrics);
     let (events, incoming) = mpsc::channel(EVENT_QUEUE);
@@ -207,7 +236,8 @@ async fn serve(
     engine.await?;
     health.not_ready("shutting down");
     tokio::task::spawn_blocking(|| publisher_thread.finish()).await??;
-    let summary = FusionSummary::new(&viewer, &node_table);
+    let incomplete_files = health.degradations.losses();
+    let summary = FusionSummary { incomplete_files, ..FusionSummary::new(&viewer, &node_table) };
     drained.cancel();
     if tokio::time::timeout(FAREWELL, servers).await.is_err() {
         tracing::warn!("some connections did not end by themselves");

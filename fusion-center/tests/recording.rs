@@ -56,7 +56,7 @@ async fn two_runs_and_a_replay_give_the_same_fixes() {
 
     let (recording, log) = (at("recording"), at("c"));
     let again = move || replay(&recording, Some(&log), |_| {}).unwrap();
-    let Replayed { figures, broken } = tokio::task::spawn_blocking(again).await.unwrap();
+    let Replayed { figures, broken, .. } = tokio::task::spawn_blocking(again).await.unwrap();
     assert_eq!((figures.fixes, figures.judged, broken.is_none()), (10, 10, true));
     assert_eq!(fix_lines(&at("c")), expected, "from the recording");
     let replayed = std::fs::read_to_string(at("c")).unwrap();
@@ -69,7 +69,7 @@ async fn two_runs_and_a_replay_give_the_same_fixes() {
     let seventh = bytes.windows(19).position(|bytes| bytes == br#""frame":6,"reports""#).unwrap();
     std::fs::write(&path, &bytes[..seventh]).unwrap();
     let again = move || replay(&recording, Some(&log), |_| {}).unwrap();
-    let Replayed { figures, broken } = tokio::task::spawn_blocking(again).await.unwrap();
+    let Replayed { figures, broken, .. } = tokio::task::spawn_blocking(again).await.unwrap();
     assert!(broken.unwrap().to_string().contains("blocks.mcap"));
     assert_eq!(figures.fixes, 6);
     assert_eq!(fix_lines(&at("d")), expected[..6]);

@@ -75,6 +75,10 @@ impl SharedSite {
 
     /// A site from bytes, as recordings contain them.
     pub fn decode(bytes: &[u8]) -> Result<Self, SiteError> {
+        let count = irs_fields(bytes)?;
+        if count > MOST_IRS {
+            return Err(SiteError::Count { key: "IRSs", value: count, most: MOST_IRS });
+        }
         let message = v1::Site::decode(bytes).map_err(|error| SiteError::Decode(error.to_string()))?;
         Self::from_wire(message)
     }
@@ -86,6 +90,20 @@ impl SharedSite {
     pub fn short_hash(&self) -> String {
         short_hash(&self.sha256)
     }
+}
+
+/// Number of IRSs in an encoded site, counted without decoding them: an empty one takes two bytes here, but many in memory.
+fn irs_fields(mut bytes: &[u8]) -> Result<usize, SiteError> {
+    use prost::encoding::{DecodeContext, decode_key, skip_field};
+    const IRS: u32 = 15;
+    let invalid = |error: prost::DecodeError| SiteError::Decode(error.to_string());
+    let mut count = 0;
+    while !bytes.is_empty() {
+        let (tag, wire_type) = decode_key(&mut bytes).map_err(invalid)?;
+        skip_field(wire_type, tag, &mut bytes, DecodeContext::default()).map_err(invalid)?;
+        count += usize::from(tag == IRS);
+    }
+    Ok(count)
 }
 
 /// The first eight hexadecimal digits of a hash.

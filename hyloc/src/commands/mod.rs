@@ -30,6 +30,15 @@ pub fn reserve_stdout(fixes: Option<&Path>, json: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Moves a fix log of an earlier run aside and says so.
+pub fn move_aside(fixes: Option<&Path>) -> anyhow::Result<()> {
+    let Some(path) = fixes.filter(|path| !fusion_center::is_stdout(path)) else { return Ok(()) };
+    if let Some(aside) = fusion_center::fix_log::move_aside(path)? {
+        note(&format!("{} exists: it is now {}", path.display(), aside.display()));
+    }
+    Ok(())
+}
+
 /// A progress bar that is cleared at the end; hidden if standard error is not a terminal.
 pub fn progress_bar(length: usize, what: &'static str) -> ProgressBar {
     let style = ProgressStyle::with_template("{spinner} {msg} {bar:30} {pos}/{len}, {elapsed} gone");

@@ -2,29 +2,59 @@
 
 use std::path::Path;
 
+use anyhow::ensure;
+use fusion_center::replay::Replayed;
+use fusion_center::statistics::Figures;
 use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use telemetry::exit::{self, Failure};
 
-use super::{note, reserve_stdout, say};
+use super::{move_aside, note, reserve_stdout, say};
 
-/// Replays a recording and prints statistics of its fixes.
+/// The figures of a replay with what could not be replayed.
+#[derive(Serialize)]
+struct ReplaySummary<'a> {
+    #[serde(flatten)]
+    figures: &'a Figures,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    damage: &'a [String],
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    missing: &'a [String],
+}
+
+/// Replays a recording and prints statistics of its fixes. A damaged recording is an error in the end.
 pub fn replay(directory: &Path, fixes: Option<&Path>, json: bool) -> anyhow::Result<()> {
     reserve_stdout(fixes, json)?;
+    move_aside(fixes)?;
     let bar = ProgressBar::new_spinner();
     bar.set_style(ProgressStyle::with_template("{spinner} {pos} frames, {per_sec}")?);
     let replayed = fusion_center::replay::replay(directory, fixes, |frames| bar.set_position(frames))?;
     bar.finish_and_clear();
-    if let Some(broken) = replayed.broken {
+    let Replayed { figures, broken, damage, missing } = replayed;
+    if let Some(broken) = broken {
         note(&format!("the recording is truncated, everything before is replayed: {broken}"));
     }
-    let figures = replayed.figures;
+    damage.iter().for_each(|fault| note(&format!("damaged: {fault}")));
+    missing.iter().for_each(|frames| note(&format!("missing: {frames}")));
     if json {
-        say(&serde_json::to_string(&figures)?);
-        return Ok(());
+        say(&serde_json::to_string(&ReplaySummary {
+            figures: &figures,
+            damage: &damage,
+            missing: &missing,
+        })?);
+    } else {
+        say(&table(&figures));
     }
+    let faults = damage.len();
+    ensure!(faults == 0, Failure::new(exit::DATA, format!("the recording is damaged in {faults} places")));
+    Ok(())
+}
+
+fn table(figures: &Figures) -> String {
     let interval = figures.gap_db_interval;
     let interval = interval.map_or(String::new(), |[low, high]| format!(" (95 %: {low:.2} to {high:.2})"));
     let centimetres = |value: Option<f64>| value.map_or("-".into(), |m| format!("{:.1} cm", 100.0 * m));
-    say(&format!(
+    format!(
         "{} fixes replayed ({} nominal, {} degraded, {} doubtful, {} frames without)\nrms error {}, exact bound {}, gap {}",
         figures.fixes,
         figures.nominal,
@@ -34,6 +64,5 @@ pub fn replay(directory: &Path, fixes: Option<&Path>, json: bool) -> anyhow::Res
         centimetres(figures.rms_error_m),
         centimetres(figures.bound_rms_m),
         figures.gap_db.map_or("-".into(), |gap| format!("{gap:.2} dB{interval}")),
-    ));
-    Ok(())
+    )
 }

@@ -26,7 +26,7 @@ use settings::check::{accepted, within};
 use telemetry::exit;
 use tokio_util::sync::CancellationToken;
 
-use crate::commands::{note, reserve_stdout, say};
+use crate::commands::{move_aside, note, reserve_stdout, say};
 use children::Children;
 pub use report::DemoReport;
 use supervise::{Cast, watch};
@@ -170,6 +170,7 @@ pub fn run(flags: &DemoFlags) -> anyhow::Result<ExitCode> {
     reserve_stdout(flags.fixes.as_deref(), flags.json)?;
     flags.warn();
     let scenario = flags.scenario()?;
+    move_aside(flags.fixes.as_deref())?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let report = runtime.block_on(async {
         let stop = telemetry::shutdown_signal()?;
