@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
+use settings::check::within;
 use settings::{Layered, SettingsError};
 use telemetry::exit;
 use trust::{ClientTls, Identity, Paths};
@@ -187,7 +188,7 @@ enum ScenarioCommand {
         #[arg(long = "set", value_name = "KEY=VALUE")]
         overrides: Vec<String>,
         /// Number of scenes.
-        #[arg(long, value_name = "N", default_value_t = 1)]
+        #[arg(long, value_name = "N", default_value = "1", value_parser = within::<u64>(1, 10_000))]
         scenes: u64,
     },
     /// Print a scenario with K IRSs on a ring around the coverage area, as TOML.
@@ -225,7 +226,11 @@ enum SolveCommand {
 
 /// Runs a command; an error is printed as one sentence on standard error.
 pub fn run(arguments: HylocArguments) -> ExitCode {
-    dispatch(arguments.command).unwrap_or_else(|error| exit::fail("hyloc", &error))
+    let code = dispatch(arguments.command).unwrap_or_else(|error| exit::fail("hyloc", &error));
+    match telemetry::output_failure().filter(|_| code == ExitCode::SUCCESS) {
+        Some(error) => exit::fail("hyloc", &error),
+        None => code,
+    }
 }
 
 fn dispatch(command: HylocCommand) -> anyhow::Result<ExitCode> {

@@ -209,8 +209,38 @@ fn a_full_disk_ends_a_demo_with_the_code_of_its_cause() {
     let output = hyloc(&["demo", "--frames", "3", "--fixes", "/dev/full"]);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(74), "{said}");
-    assert!(said.contains("the fix log /dev/full cannot be written: No space left on device"), "{said}");
+    assert!(said.contains("fixes log: /dev/full cannot be written: No space left on device"), "{said}");
     assert!(text(&output.stdout).contains("fixes of 3 IRSs"), "the summary is there");
+}
+
+/// A result that could not be written is no success.
+#[test]
+fn a_full_disk_under_standard_output_is_an_error() {
+    for arguments in [&["scenario", "check"][..], &["completions", "bash"], &["--help"]] {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = command(arguments).stdout(full).output().unwrap();
+        assert_eq!(output.status.code(), Some(74), "{arguments:?}: {}", text(&output.stderr));
+    }
+}
+
+/// Valid counts whose product would take hours are refused at once, with the key to lower.
+#[test]
+fn a_scenario_that_would_take_too_long_is_refused() {
+    let all = [
+        "surface.elements",
+        "surface.sensors",
+        "channel.paths",
+        "base_station.antennas",
+        "signal.subcarriers",
+    ];
+    let overrides: Vec<String> = all.iter().map(|key| format!("{key}=1365")).collect();
+    let mut arguments =
+        vec!["scenario", "check", "--set", "base_station.antennas=4096", "--set", "signal.subcarriers=4096"];
+    overrides[..3].iter().for_each(|value| arguments.extend(["--set", value.as_str()]));
+    let output = hyloc(&arguments);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(64), "{said}");
+    assert!(said.contains("base_station.antennas = 4096: takes too long"), "{said}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use toml::{Table, Value};
 
-use crate::{SettingsError, read};
+use crate::{MOST_SETTINGS_BYTES, SettingsError, read_at_most};
 
 /// Prefix of the environment variables.
 const PREFIX: &str = "HYLOC__";
@@ -51,7 +51,7 @@ impl Layers {
         let mut table = Table::try_from(T::default()).map_err(|error| self.refuse(error))?;
         if let Some(path) = &self.file {
             let invalid = |error| SettingsError::content(path, format!("no valid TOML: {error}"));
-            merge(&mut table, toml::from_str(&read(path)?).map_err(invalid)?);
+            merge(&mut table, toml::from_str(&read_at_most(path, MOST_SETTINGS_BYTES)?).map_err(invalid)?);
         }
         for (key, value) in self.variables() {
             let path: Vec<Step> = key.split("__").map(|part| Step::Key(part.to_lowercase())).collect();

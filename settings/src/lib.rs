@@ -10,7 +10,8 @@ mod layers;
 pub mod options;
 mod scenario;
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 pub use layers::Layers;
@@ -44,7 +45,23 @@ impl SettingsError {
     }
 }
 
+/// Largest text file: a device that never ends is refused.
+const MOST_BYTES: u64 = 1 << 30;
+
+/// Largest file of settings or of a scenario, before it is parsed.
+const MOST_SETTINGS_BYTES: u64 = 1 << 20;
+
 /// Reads a text file; the error names it.
 pub fn read(path: &Path) -> Result<String, SettingsError> {
-    std::fs::read_to_string(path).map_err(|source| SettingsError::File { path: path.to_path_buf(), source })
+    read_at_most(path, MOST_BYTES)
+}
+
+fn read_at_most(path: &Path, most: u64) -> Result<String, SettingsError> {
+    let mut text = String::new();
+    let read = File::open(path).and_then(|file| file.take(most + 1).read_to_string(&mut text));
+    read.map_err(|source| SettingsError::File { path: path.to_path_buf(), source })?;
+    if text.len() as u64 > most {
+        return Err(SettingsError::content(path, format!("more than {most} bytes")));
+    }
+    Ok(text)
 }

@@ -20,7 +20,7 @@ const POINTS_PER_ELEMENT: f64 = 8.0;
 /// Angle of the principal eigenvector of the Hermitian Toeplitz matrix with this first row.
 pub fn principal_angle_rad(first_row: &[Complex64], spacing_wavelengths: f64) -> Option<f64> {
     let order = first_row.len();
-    if order < 2 || first_row.iter().any(|v| !v.is_finite()) {
+    if order < 2 || !is_spacing(spacing_wavelengths) || first_row.iter().any(|v| !v.is_finite()) {
         return None;
     }
     let toeplitz = CMatrix::from_fn(order, order, |i, j| match j.checked_sub(i) {
@@ -63,6 +63,7 @@ pub fn denoised_arrival_rad(
     spacing_wavelengths: f64,
 ) -> Option<f64> {
     problem.validate().ok()?;
+    is_spacing(spacing_wavelengths).then_some(())?;
     let mut form = CMatrix::zeros(problem.sensors, problem.sensors);
     for (path, x) in problem.paths.iter().zip(&solution.denoised).filter(|(path, _)| path.l == l) {
         let signal = &problem.departures[path.k].signal;
@@ -73,6 +74,10 @@ pub fn denoised_arrival_rad(
         form += &fit * fit.adjoint();
     }
     strongest_direction_rad(&form, spacing_wavelengths)
+}
+
+fn is_spacing(spacing_wavelengths: f64) -> bool {
+    spacing_wavelengths.is_finite() && spacing_wavelengths > 0.0
 }
 
 /// Angle that maximises `a(theta)^H C a(theta)` over the unambiguous sector; none where C is zero.
@@ -109,5 +114,6 @@ mod tests {
     fn nothing_has_no_direction() {
         assert_eq!(strongest_direction_rad(&CMatrix::zeros(4, 4), 1.0), None);
         assert_eq!(principal_angle_rad(&[Complex64::new(f64::NAN, 0.0); 3], 1.0), None);
+        assert_eq!(principal_angle_rad(&[Complex64::new(1.0, 0.0); 3], -1.0), None);
     }
 }

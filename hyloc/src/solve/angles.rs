@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use settings::check::within;
 
 use super::complex::{ComplexRows, ComplexVector};
-use super::{Problem, ensure_square, matrices};
+use super::{Problem, ensure_square, limits, matrices};
 
 #[derive(Debug, Clone, Default, Args)]
 pub struct AngleSolveFlags {
@@ -24,7 +24,7 @@ pub struct AngleSolveFlags {
     #[arg(long, value_name = "RATIO")]
     pub tolerance: Option<f64>,
     /// Iteration limit; a solution that reaches it is marked as not converged.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = within::<usize>(1, 10_000_000))]
     pub max_iterations: Option<usize>,
     /// Solve each problem N times from a cold start and report the median time.
     #[arg(long, value_name = "N", value_parser = within::<usize>(1, 1_000_000))]
@@ -82,6 +82,9 @@ impl Problem for AngleCase {
     type Answer = AngleAnswer;
 
     fn solve(&self, settings: &AngleSolveFlags) -> anyhow::Result<AngleAnswer> {
+        limits::irs_count("reflected signals", self.reflected_signal.len())?;
+        limits::within("spacing_wavelengths", self.spacing_wavelengths, 0.01, 10.0)?;
+        limits::within("lambda", self.lambda, 1e-15, 1e15)?;
         let signals: Vec<CMatrix> = matrices(&self.reflected_signal, "reflected_signal")?;
         let problem = problem(self, &signals)?;
         let defaults = AdmmSettings::default();
@@ -90,6 +93,7 @@ impl Problem for AngleCase {
             max_iterations: settings.max_iterations.unwrap_or(defaults.max_iterations),
             ..defaults
         };
+        limits::admm_work(problem.paths.len(), problem.sensors, &signals, admm.max_iterations)?;
         let solution = admm::solve(&problem, &admm)?;
         let mut answer = answer(self, &signals, &problem, &solution);
         answer.solve_time_s =
@@ -99,7 +103,7 @@ impl Problem for AngleCase {
 }
 
 fn median_time_s(problem: &JointProblem, admm: &AdmmSettings, count: usize) -> anyhow::Result<f64> {
-    let mut times_s = Vec::with_capacity(count);
+    let mut times_s = Vec::new();
     for _ in 0..count {
         let started = Instant::now();
         admm::solve(problem, admm)?;
@@ -117,6 +121,7 @@ fn problem(case: &AngleCase, signals: &[CMatrix]) -> anyhow::Result<JointProblem
     for (l, row) in case.blocks.iter().enumerate() {
         for (k, block) in row.iter().enumerate().filter_map(|(k, block)| block.as_ref().map(|b| (k, b))) {
             let block = block.matrix(&format!("blocks[{l}][{k}]"))?;
+            limits::within(&format!("weights[{l}][{k}]"), case.weights[l][k], 1e-30, 1e30)?;
             paths.push(PathData { l, k, weight: case.weights[l][k], block });
         }
     }

@@ -9,8 +9,11 @@ use model::{CrossSectionPrior, Point, Pose, System, SystemParts};
 use nalgebra::Matrix2;
 use serde::{Deserialize, Serialize};
 
-use super::Problem;
 use super::complex::ComplexRows;
+use super::{Problem, limits};
+
+/// Smallest distance between the target and an IRS.
+const CLOSEST_M: f64 = 1e-3;
 
 #[derive(Debug, Clone, Deserialize)]
 pub struct CrbCase {
@@ -77,16 +80,17 @@ impl Problem for CrbCase {
 }
 
 fn system(scene: &CrbScene) -> anyhow::Result<System> {
-    let positive = [
-        ("carrier_wavelength_m", scene.carrier_wavelength_m),
-        ("spacing_wavelengths", scene.spacing_wavelengths),
-        ("bandwidth_hz", scene.bandwidth_hz),
-        ("noise_power_w", scene.noise_power_w),
-        ("rcs_m2", scene.rcs_m2),
+    // The ranges of a scenario, in SI units.
+    let ranges = [
+        ("carrier_wavelength_m", scene.carrier_wavelength_m, 1e-6, 1e3),
+        ("spacing_wavelengths", scene.spacing_wavelengths, 0.01, 10.0),
+        ("bandwidth_hz", scene.bandwidth_hz, 1.0, 1e12),
+        ("noise_power_w", scene.noise_power_w, 1e-33, 1e7),
+        ("rcs_m2", scene.rcs_m2, 1e-10, 1e10),
     ];
-    for (name, value) in positive {
-        ensure!(value.is_finite() && value > 0.0, "{name} = {value}: must be positive");
-    }
+    ranges.into_iter().try_for_each(|(name, value, least, most)| limits::within(name, value, least, most))?;
+    limits::irs_count("IRSs", scene.irs.len())?;
+    limits::position("target_m", scene.target_m)?;
     let speed = scene.speed_of_light_m_s;
     ensure!(speed == SPEED_OF_LIGHT_M_S, "speed_of_light_m_s = {speed}: must be {SPEED_OF_LIGHT_M_S}");
     let irs =
@@ -112,7 +116,10 @@ fn scene_irs(scene: &CrbScene, k: usize, irs: &SceneIrs) -> anyhow::Result<Irs> 
     let reflected_signal = irs.reflected_signal.matrix(&format!("irs[{k}].reflected_signal"))?;
     let codes = irs.codes.matrix(&format!("irs[{k}].codes"))?;
     let position_m = Point::from(irs.position_m);
-    ensure!(position_m != Point::from(scene.target_m), "target_m stands on irs[{k}]");
+    limits::position(&format!("irs[{k}].position_m"), irs.position_m)?;
+    limits::within(&format!("irs[{k}].broadside_rad"), irs.broadside_rad, -100.0, 100.0)?;
+    let distance_m = (position_m - Point::from(scene.target_m)).norm();
+    ensure!(distance_m >= CLOSEST_M, "target_m stands on irs[{k}]: it must be at least {CLOSEST_M} m away");
     Ok(Irs {
         pose: Pose { position_m, broadside_rad: irs.broadside_rad },
         reflected_signal,

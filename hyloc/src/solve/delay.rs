@@ -3,8 +3,11 @@
 use estimation::delay::{BlockNorm, DelayWindow, MatchedFilter};
 use serde::{Deserialize, Serialize};
 
-use super::Problem;
 use super::complex::ComplexRows;
+use super::{Problem, limits};
+
+/// Most subcarriers of a band.
+const MOST_SUBCARRIERS: usize = 1 << 16;
 
 /// Spectrum of one path (M x n) with the codes (D x n) on its subcarriers.
 #[derive(Debug, Clone, Deserialize)]
@@ -29,6 +32,11 @@ impl Problem for DelayCase {
     type Answer = DelayAnswer;
 
     fn solve(&self, _: &()) -> anyhow::Result<DelayAnswer> {
+        limits::count("subcarriers", self.subcarriers, MOST_SUBCARRIERS)?;
+        limits::within("bandwidth_hz", self.bandwidth_hz, 1.0, 1e12)?;
+        self.search_window_s
+            .into_iter()
+            .try_for_each(|edge| limits::within("search_window_s", edge, -1.0, 1.0))?;
         let codes = self.codes.matrix("codes")?;
         let filter = MatchedFilter::new(codes, &self.subcarrier_index, self.subcarriers, self.bandwidth_hz)?;
         let window = DelayWindow::new(self.search_window_s[0], self.search_window_s[1])?;

@@ -8,7 +8,7 @@ use model::Point;
 use model::units::SPEED_OF_LIGHT_M_S;
 use serde::{Deserialize, Serialize};
 
-use super::{Problem, ensure_square};
+use super::{Problem, ensure_square, limits};
 
 /// Measurements of one target; rows of the tables are sensing IRSs, columns reflecting ones.
 #[derive(Debug, Clone, Deserialize)]
@@ -62,6 +62,20 @@ fn measurements(case: &LocateCase) -> anyhow::Result<Measurements> {
         [("bearing_rad", &case.bearing_rad), ("bearing_variance_rad2", &case.bearing_variance_rad2)]
     {
         ensure!(list.len() == count, "{name}: expected {count} entries, one for each IRS");
+    }
+    limits::irs_count("IRSs", count)?;
+    case.irs_position_m.iter().try_for_each(|&at| limits::position("irs_position_m", at))?;
+    for delay in case.cascade_delay_s.iter().flatten().flatten() {
+        limits::within("cascade_delay_s", *delay, -1.0, 1.0)?;
+    }
+    for bearing in case.bearing_rad.iter().flatten() {
+        limits::within("bearing_rad", *bearing, -100.0, 100.0)?;
+    }
+    for variance in case.cascade_delay_variance_s2.iter().flatten().flatten() {
+        limits::within("cascade_delay_variance_s2", *variance, 1e-36, 1.0)?;
+    }
+    for variance in case.bearing_variance_rad2.iter().flatten() {
+        limits::within("bearing_variance_rad2", *variance, 1e-24, 1e4)?;
     }
     let positions = case.irs_position_m.iter().map(|&p| Point::from(p)).collect();
     let values = case.cascade_delay_s.iter().flatten().zip(case.cascade_delay_variance_s2.iter().flatten());

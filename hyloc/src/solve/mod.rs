@@ -4,8 +4,10 @@ pub mod angles;
 pub mod complex;
 pub mod crb;
 pub mod delay;
+pub mod limits;
 pub mod locate;
 
+use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -16,6 +18,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use telemetry::exit::{self, Failure};
 
+use self::limits::MOST_INPUT_BYTES;
 use crate::commands::{progress_bar, say, write_file};
 
 /// A problem of a file `{"cases": [...]}`.
@@ -44,7 +47,7 @@ pub struct SolveFiles {
 }
 
 /// Converts a list of matrices; errors name the entry of `name`.
-fn matrices(list: &[complex::ComplexRows], name: &str) -> Result<Vec<model::CMatrix>, complex::Ragged> {
+fn matrices(list: &[complex::ComplexRows], name: &str) -> Result<Vec<model::CMatrix>, complex::MatrixError> {
     list.iter().enumerate().map(|(i, rows)| rows.matrix(&format!("{name}[{i}]"))).collect()
 }
 
@@ -84,11 +87,21 @@ pub fn run<P: Problem>(
     }
 }
 
+/// Reads a file or standard input up to the limit.
 fn read(input: &Path) -> anyhow::Result<String> {
-    if input == Path::new("-") {
-        let mut text = String::new();
-        std::io::stdin().read_to_string(&mut text).context("cannot read standard input")?;
-        return Ok(text);
-    }
-    Ok(settings::read(input)?)
+    let refuse = || format!("cannot read {}", input.display());
+    let reader: Box<dyn Read> = match input == Path::new("-") {
+        true => Box::new(std::io::stdin()),
+        false => Box::new(File::open(input).with_context(refuse)?),
+    };
+    let mut text = String::new();
+    reader.take(MOST_INPUT_BYTES + 1).read_to_string(&mut text).with_context(refuse)?;
+    ensure!(
+        text.len() as u64 <= MOST_INPUT_BYTES,
+        Failure::new(
+            exit::DATA,
+            format!("{}: more than {MOST_INPUT_BYTES} bytes: split it", input.display())
+        )
+    );
+    Ok(text)
 }

@@ -13,6 +13,9 @@ const FARTHEST_M: f64 = 1e6;
 /// Largest array, frame or path count: far above any use, far below what exhausts memory.
 const LARGEST_COUNT: usize = 4096;
 
+/// Largest number of complex operations for channels and beams, see [`Scenario::beam_work`]: a few seconds.
+const MOST_BEAM_WORK: f64 = 5e8;
+
 /// An impossible value in a scenario or a system.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{key} = {value}: {rule}")]
@@ -42,7 +45,8 @@ impl Scenario {
         within("imperfections.channel_error", self.imperfections.channel_error, 0.0, 10.0)?;
         within("imperfections.clock_offset_s", self.imperfections.clock_offset_s, 0.0, 1.0)?;
         self.validate_places()?;
-        self.validate_streams()
+        self.validate_streams()?;
+        self.validate_work()
     }
 
     fn validate_signal(&self) -> Check {
@@ -151,6 +155,33 @@ impl Scenario {
             return Err(ScenarioError::new("base_station.antennas", self.base_station.antennas, rule));
         }
         Ok(())
+    }
+
+    /// Complex operations of zero-forcing up to a factor: a decomposition per IRS (N x N_t), and the basis of all streams.
+    fn beam_work(&self) -> f64 {
+        let (elements, antennas) = (self.surface.elements as f64, self.base_station.antennas as f64);
+        let streams: usize = (0..self.irs.len()).map(|k| self.streams(k)).sum();
+        let decomposition = elements.min(antennas).powi(2) * elements.max(antennas);
+        self.irs.len() as f64 * decomposition + antennas.powi(2) * streams as f64
+    }
+
+    /// Refuses what would take minutes; the error names the largest of the counts that matter.
+    fn validate_work(&self) -> Check {
+        let work = self.beam_work();
+        if work <= MOST_BEAM_WORK {
+            return Ok(());
+        }
+        let counts = [
+            ("base_station.antennas", self.base_station.antennas),
+            ("surface.elements", self.surface.elements),
+        ];
+        let (key, value) = if counts[1].1 > counts[0].1 { counts[1] } else { counts[0] };
+        let rule = format!(
+            "takes too long: K min(N, N_t)^2 max(N, N_t) + N_t^2 D must be at most {MOST_BEAM_WORK:e} for K IRSs, \
+             N elements, N_t antennas and D streams, and is {work:.1e}; lower this count, channel.paths or the \
+             number of IRSs"
+        );
+        Err(ScenarioError::new(key, value, rule))
     }
 }
 
