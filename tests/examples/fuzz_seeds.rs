@@ -1,0 +1,93 @@
+//! Writes the seeds of all fuzz targets into `fuzz/seeds`: `cargo run -p hyloc-tests --example fuzz_seeds`.
+
+#[allow(dead_code)]
+#[path = "../../fuzz/src/lib.rs"]
+mod targets;
+
+use std::collections::BTreeMap;
+use std::io::Cursor;
+use std::path::Path;
+
+use mcap::records::{MessageHeader, Metadata};
+use model::{CMatrix, Scenario};
+use prost::Message;
+use proto::convert::FrameId;
+use proto::echo::EchoFrame;
+use proto::v1;
+use targets::site;
+
+fn write(target: &str, name: &str, content: &[u8]) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/seeds").join(target);
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join(name), content).unwrap();
+}
+
+fn main() {
+    let system = &site().system;
+    let samples = CMatrix::identity(system.sensors, 8);
+    let frame = EchoFrame::new(FrameId { run: 1, frame: 2 }, 0, 3, &samples);
+    write("echo_codec", "frame", &frame.encode().unwrap());
+
+    let report = report();
+    write("report", "report", &[&[0], report.encode_to_vec().as_slice()].concat());
+    let small = Scenario {
+        surface: model::scenario::Surface { elements: 2, ..Default::default() },
+        ..Scenario::default()
+    };
+    let small = proto::site::SharedSite::new(model::System::new(&small).unwrap()).unwrap();
+    write("report", "site", &[&[128], small.encode().as_slice()].concat());
+
+    write("scenario", "default", toml::to_string(&Scenario::default()).unwrap().as_bytes());
+    write(
+        "scenario",
+        "overrides",
+        b"=target.motion=circle\nsurface.phases=aligned\nirs[0].position_m=[10, 50]\nseed=3",
+    );
+
+    for (name, checked) in [("checked", true), ("unchecked", false)] {
+        let recording = recording(&report, checked);
+        write("recording", name, &recording);
+        write("replay", name, &recording);
+    }
+
+    for (kind, file) in [("a", "anm"), ("c", "crb"), ("d", "delay"), ("l", "locator")] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("vectors/{file}.json"));
+        let vectors: serde_json::Value =
+            serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+        let shortest = vectors["cases"].as_array().unwrap().iter().min_by_key(|case| case.to_string().len());
+        let problem = serde_json::json!({ "cases": [shortest] }).to_string();
+        write("solve", file, format!("{kind}{problem}").as_bytes());
+    }
+
+    let plan = "profile = \"congested\"\n[up]\nloss = 0.1\n[link.west]\nprofile = \"flaky\"\n[link.west.down]\nrate_mbit_s = 5\n";
+    let traffic: Vec<u8> = (0..8u32).flat_map(|i| [i * 1000, 1448 * i]).flat_map(u32::to_le_bytes).collect();
+    write("relay", "plan", &[plan.as_bytes(), &[0], &traffic].concat());
+}
+
+fn report() -> v1::FrameReport {
+    v1::FrameReport { frame: 1, run: 1, noise_power_w: 1e-13, recorded_node: Some(0), ..Default::default() }
+}
+
+fn recording(report: &v1::FrameReport, checked: bool) -> Vec<u8> {
+    let options = mcap::WriteOptions::new().compression(None).calculate_chunk_crcs(checked);
+    let mut writer = options.create(Cursor::new(Vec::new())).unwrap();
+    let metadata = BTreeMap::from([("protocol_version".to_owned(), proto::PROTOCOL_VERSION.to_string())]);
+    writer.write_metadata(&Metadata { name: "hyloc".into(), metadata }).unwrap();
+    for topic in ["/reports", "/frames", "/truth", "/holes"] {
+        writer.add_channel(0, topic, "", &BTreeMap::new()).unwrap();
+    }
+    let entries: [(u16, Vec<u8>); 4] = [
+        (1, report.encode_to_vec()),
+        (3, br#"{"run":1,"frame":1,"position_m":[3.0,4.0],"rcs_m2":5.0}"#.to_vec()),
+        (2, br#"{"run":1,"frame":1,"reports":[0]}"#.to_vec()),
+        (4, br#"{"run":1,"first":2,"last":3,"entries":4}"#.to_vec()),
+    ];
+    for (i, (channel_id, data)) in entries.iter().enumerate() {
+        let header =
+            MessageHeader { channel_id: *channel_id, sequence: i as u32, log_time: 1, publish_time: 1 };
+        writer.write_to_known_channel(&header, data).unwrap();
+        writer.flush().unwrap();
+    }
+    writer.finish().unwrap();
+    writer.into_inner().into_inner()
+}
