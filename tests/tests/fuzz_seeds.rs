@@ -46,7 +46,10 @@ impl Draw {
                 2 => data[at] = [0, 1, 0x7f, 0x80, 0xff, b'-', b'9', b'e'][self.below(8)],
                 3 => {
                     let number = [0, 1, u64::MAX, 1 << 31, 1 << 40, u64::MAX >> 1][self.below(6)];
-                    data[at..end].iter_mut().zip(number.to_le_bytes()).for_each(|(byte, value)| *byte = value);
+                    data[at..end]
+                        .iter_mut()
+                        .zip(number.to_le_bytes())
+                        .for_each(|(byte, value)| *byte = value);
                 }
                 4 => drop(data.drain(at..end)),
                 5 => data.truncate(at),
@@ -66,7 +69,8 @@ impl Draw {
 
 fn seeds(target: &str) -> Vec<Vec<u8>> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../fuzz/seeds").join(target);
-    let mut files: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
+    let mut files: Vec<PathBuf> =
+        std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
     files.sort();
     files.iter().map(|file| std::fs::read(file).unwrap()).collect()
 }
