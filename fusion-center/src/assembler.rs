@@ -34,6 +34,7 @@ pub const REMEMBERED_FRAMES: usize = 1024;
 /// A node's report within a frame; `T` is its pending acknowledgement.
 #[derive(Debug)]
 pub struct Member<T> {
+    pub frame: FrameId,
     pub node: usize,
     pub acknowledgement: T,
     /// Fates of its paths if the frame is fused.
@@ -185,7 +186,7 @@ impl<T> Assembler<T> {
         let frame = self.position(id);
         let fates = Fates { dropped: refused.len() as u64, ..Fates::default() };
         let mut member =
-            Member { node, acknowledgement, fates, repeated: 0, times: None, bytes, received_ns: now_ns };
+            Member { frame: id, node, acknowledgement, fates, repeated: 0, times: None, bytes, received_ns: now_ns };
         self.progress.spoke(node, now_ns);
         // Old frames are no progress, as long as a majority stands by what was closed.
         if self.reach < self.last_closed || Some(frame) > self.last_closed {

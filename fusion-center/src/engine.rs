@@ -1,23 +1,23 @@
-//! The task that owns the assembler and the pool.
+//! The task that owns the intake of reports and the pool.
 //!
 //! Reports come in over a bounded queue, closed frames go to the pool, solved ones to the publisher, and every
 //! report is acknowledged once the fate of its paths is decided. On shutdown the engine takes what has been received,
 //! closes all open frames, solves them and acknowledges: what was acknowledged as fused is in a fix.
 
-use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use proto::clock::unix_time_ns;
+use proto::clock::{stamped_ns, steady_time_ns, unix_time_ns};
 use proto::convert::{FrameId, Report};
 use settings::check::{self, within};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::assembler::{Assembled, Assembler, Closing, Member};
+use crate::assembler::{Assembled, Closing, Member};
 use crate::fix::{ReportArrivals, Source};
+use crate::intake::{Decision, Intake, Settlement};
 use crate::ledger::Fates;
 use crate::node_table::NodeTable;
 use crate::pool::Pool;
@@ -27,9 +27,6 @@ use crate::recording::Recorder;
 use crate::reply::PendingAcknowledgement;
 use crate::solve::{Earlier, History, Kept, Solved, Solver, solve};
 use crate::wire::ReportMessage;
-
-/// Acknowledged fates per node that are remembered for reports that come again; more than a node's credit.
-const REMEMBERED_FATES: usize = 512;
 
 #[derive(Debug)]
 pub enum Event {
@@ -48,7 +45,10 @@ pub struct Incoming {
     pub report: Report,
     /// The report as received, for the recording.
     pub message: Option<ReportMessage>,
+    /// When it was received, as stamped.
     pub received_ns: u64,
+    /// The same on the steady clock, by which deadlines are judged.
+    pub arrived_ns: u64,
     pub acknowledgement: PendingAcknowledgement,
 }
 
@@ -90,7 +90,7 @@ struct Job {
 }
 
 pub struct Engine {
-    assembler: Assembler<PendingAcknowledgement>,
+    intake: Intake<PendingAcknowledgement>,
     pool: Pool<Job, (Solved, Job)>,
     node_table: NodeTable,
     publisher: Publisher,
@@ -98,8 +98,6 @@ pub struct Engine {
     history: History,
     /// The run that the nodes report.
     run: Option<u64>,
-    /// The latest acknowledged fates, by node: a report that comes again is acknowledged in the same way.
-    acknowledged: Vec<VecDeque<(FrameId, Fates)>>,
 }
 
 impl Engine {
@@ -119,14 +117,13 @@ impl Engine {
             (solve_or_fail(&solver, job.frame, &job.kept, &job.earlier), job)
         };
         Self {
-            assembler: Assembler::new(count, deadline_ns),
+            intake: Intake::new(count, deadline_ns),
             pool: Pool::new(settings.workers(), Queue::new(settings.queue, deadline_ns), work),
             node_table,
             publisher,
             recorder,
             history,
             run: None,
-            acknowledged: vec![VecDeque::with_capacity(REMEMBERED_FATES); count],
         }
     }
 
@@ -134,7 +131,7 @@ impl Engine {
     pub async fn run(mut self, mut events: mpsc::Receiver<Event>, shutdown: CancellationToken) {
         let mut open = true;
         while open || !self.pool.is_idle() {
-            let deadline = self.assembler.next_deadline_ns().map(instant_of);
+            let deadline = self.intake.assembler.next_deadline_ns().map(instant_of);
             tokio::select! {
                 biased;
                 solved = self.pool.next(), if !self.pool.is_idle() => {
@@ -148,18 +145,18 @@ impl Engine {
                 event = events.recv(), if open => match event {
                     Some(Event::Report(incoming)) => self.take(*incoming),
                     Some(Event::Presence { node, present }) => {
-                        let closed = self.assembler.set_connected(node, present, unix_time_ns());
+                        let closed = self.intake.assembler.set_connected(node, present, steady_time_ns());
                         self.submit(closed);
                     }
                     None => {
                         open = false;
-                        let closed = self.assembler.close_all();
+                        let closed = self.intake.assembler.close_all();
                         self.submit(closed);
                     }
                 },
                 () = shutdown.cancelled(), if open && !events.is_closed() => events.close(),
                 () = sleep_until(deadline), if open && deadline.is_some() => {
-                    let due = self.assembler.close_due(unix_time_ns());
+                    let due = self.intake.assembler.close_due(steady_time_ns());
                     self.submit(due);
                 }
             }
@@ -170,17 +167,16 @@ impl Engine {
     }
 
     fn take(&mut self, incoming: Incoming) {
-        let Incoming { node, report, message, received_ns, mut acknowledgement } = incoming;
+        let Incoming { node, report, message, received_ns, arrived_ns, mut acknowledgement } = incoming;
         let (frame, paths) = (report.frame, (report.paths.len() + report.refused.len()) as u64);
         let refusal = report.refused.first().map(ToString::to_string);
         if let Some(reason) = &refusal {
             telemetry::warn_limited!(node, frame = frame.frame, reason, "paths refused");
         }
         self.node_table.received(node, &report, paths);
-        let known = self.acknowledged[node].iter().rev().find(|(known, _)| *known == frame);
-        if let Some(&(_, fates)) = known.filter(|_| report.resent) {
+        if let Some(told) = self.intake.decided_before(node, &report) {
             self.node_table.settled(node, Fates::default(), paths);
-            acknowledgement.send(fates, "the report was received before");
+            acknowledgement.send(told, "the report was received before");
             return;
         }
         acknowledgement.sequence = self
@@ -189,9 +185,9 @@ impl Engine {
             .zip(message)
             .map(|(recorder, message)| recorder.report(received_ns, node, message));
         acknowledgement.refusal = refusal;
-        match self.assembler.offer(node, report, received_ns, acknowledgement) {
+        match self.intake.offer(node, report, arrived_ns, acknowledgement) {
             Ok(closed) => self.submit(closed),
-            Err(member) => self.settle_fused(member, &format!("frame {} is closed", frame.frame)),
+            Err(member) => self.settle(member, Decision::Fused, &format!("frame {} is closed", frame.frame)),
         }
     }
 
@@ -229,7 +225,7 @@ impl Engine {
 
     /// Starts what solvers are free for, and drops what is shed.
     fn start(&mut self) {
-        for shed in self.pool.start(unix_time_ns()) {
+        for shed in self.pool.start(steady_time_ns()) {
             tracing::debug!(frame = shed.frame.frame, "overloaded: frame shed");
             self.node_table.shed();
             self.drop_all(shed.members, "shed: the fusion center is overloaded");
@@ -238,7 +234,7 @@ impl Engine {
     }
 
     fn observe_run(&mut self) {
-        let run = self.assembler.run();
+        let run = self.intake.assembler.run();
         if run.is_some() && run != self.run {
             telemetry::info_limited!(run, before = self.run, "a majority of the nodes reports a new run");
             self.run = run;
@@ -247,34 +243,17 @@ impl Engine {
 
     fn observe_load(&self) {
         let oldest_ns = self.pool.oldest().map(|job| job.last_ns);
-        self.node_table.load(unix_time_ns(), self.assembler.open_frames(), self.pool.waiting(), oldest_ns);
+        self.node_table.load(steady_time_ns(), self.intake.assembler.open_frames(), self.pool.waiting(), oldest_ns);
     }
 
     fn drop_all(&mut self, members: Vec<Member<PendingAcknowledgement>>, reason: &str) {
-        for mut member in members {
-            let fates = member.fates;
-            member.fates = Fates { fused: 0, dropped: fates.dropped + fates.fused, ..fates };
-            let told = Fates { dropped: member.fates.dropped + member.repeated, ..member.fates };
-            self.settle(member, told, reason);
-        }
+        members.into_iter().for_each(|member| self.settle(member, Decision::Dropped, reason));
     }
 
-    /// Settles a report whose repeated paths were fused.
-    fn settle_fused(&mut self, member: Member<PendingAcknowledgement>, reason: &str) {
-        let told = Fates { fused: member.fates.fused + member.repeated, ..member.fates };
-        self.settle(member, told, reason);
-    }
-
-    /// Books the fates of a report's paths and acknowledges it with the fates `told`. These contain the paths that
-    /// came again, with the fate of their first arrival; the ledger counts such paths as repeated.
-    fn settle(&mut self, member: Member<PendingAcknowledgement>, told: Fates, reason: &str) {
-        let Member { node, acknowledgement, fates, repeated, .. } = member;
+    /// Books the fates of a report's paths and acknowledges it.
+    fn settle(&mut self, member: Member<PendingAcknowledgement>, decision: Decision, reason: &str) {
+        let Settlement { node, acknowledgement, fates, repeated, told } = self.intake.settle(member, decision);
         self.node_table.settled(node, fates, repeated);
-        let known = &mut self.acknowledged[node];
-        if known.len() == REMEMBERED_FATES {
-            known.pop_front();
-        }
-        known.push_back((acknowledgement.frame(), told));
         acknowledgement.send(told, reason);
     }
 
@@ -282,11 +261,11 @@ impl Engine {
         let Job { frame, earlier, members, first_ns, last_ns, .. } = job;
         let reports = members.iter().filter_map(|member| {
             let times = member.times.filter(|times| times.intended_ns > 0)?;
-            Some((member.node, times, member.received_ns))
+            Some((member.node, times, stamped_ns(member.received_ns)))
         });
         let arrivals = ReportArrivals {
-            first_ns,
-            last_ns,
+            first_ns: stamped_ns(first_ns),
+            last_ns: stamped_ns(last_ns),
             bytes: members.iter().map(|member| member.bytes as u64).sum(),
             reports: reports.collect(),
         };
@@ -297,7 +276,7 @@ impl Engine {
         }
         self.publisher.publish(Outgoing { solved, arrivals: Some(arrivals) }).await;
         for member in members {
-            self.settle_fused(member, "");
+            self.settle(member, Decision::Fused, "");
         }
     }
 }
@@ -312,7 +291,7 @@ fn solve_or_fail(solver: &Solver, frame: FrameId, kept: &Kept, earlier: &Earlier
 }
 
 fn instant_of(time_ns: u64) -> Instant {
-    Instant::now() + Duration::from_nanos(time_ns.saturating_sub(unix_time_ns()))
+    Instant::now() + Duration::from_nanos(time_ns.saturating_sub(steady_time_ns()))
 }
 
 async fn sleep_until(deadline: Option<Instant>) {

@@ -74,9 +74,6 @@ pub struct Alternative {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FixRecord {
     pub frame: u64,
-    /// The run of the simulator that the frame belongs to; 0 in logs of releases that did not say.
-    #[serde(default)]
-    pub run: u64,
     /// nominal, degraded, doubtful or unobservable.
     pub status: String,
     /// How the fix was made: three-stage, direct or direct-frames; none when unobservable.
@@ -117,6 +114,10 @@ pub struct FixRecord {
     /// None unless a simulator has sent it.
     pub truth: Option<Truth>,
     pub timing: Timing,
+    /// The run of the simulator that the frame belongs to; 0 in logs of releases that did not say. It comes after the
+    /// timing, so that what precedes it is the same in two runs.
+    #[serde(default)]
+    pub run: u64,
 }
 
 /// When the reports behind a fix were received, nanoseconds since the Unix epoch.
@@ -175,7 +176,6 @@ impl FixRecord {
             .map(|other| Alternative { position_m: other.position_m.into(), probability: other.probability });
         Self {
             frame: frame.frame,
-            run: frame.run,
             status: status.to_string(),
             method: fix.map(|fix| fix.method.name().to_owned()),
             position_m: fix.map(|fix| fix.position_m.into()),
@@ -204,6 +204,7 @@ impl FixRecord {
             source,
             truth: None,
             timing: Timing::default(),
+            run: frame.run,
         }
     }
 

@@ -6,13 +6,14 @@
 //!          node_table: registry, ledger                        truth (display only)
 //! ```
 
-mod assembler;
+pub mod assembler;
 mod basis;
 pub mod container;
 mod dashboard;
 mod engine;
 pub mod fix;
 pub mod fix_log;
+pub mod intake;
 mod journal;
 pub mod ledger;
 pub mod load;
@@ -21,15 +22,16 @@ pub mod method;
 mod node_table;
 mod options;
 mod pool;
-mod progress;
+pub mod progress;
 mod publish;
-mod queue;
+pub mod queue;
+mod readiness;
 mod recording;
-mod registry;
+pub mod registry;
 pub mod replay;
 mod reply;
 mod run;
-mod runs;
+pub mod runs;
 mod segment;
 mod service;
 pub mod solve;

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use proto::clock::unix_time_ns;
+use proto::clock::{steady_time_ns, unix_time_ns};
 use proto::convert::Report;
 use proto::secret::secret;
 use serde::Serialize;
@@ -10,6 +10,7 @@ use telemetry::{Counter, Gauge, Metrics};
 
 use crate::ledger::{Balance, Fates, Ledger};
 use crate::load::{Load, LoadMonitor, LoadNotice};
+use crate::readiness::Observed;
 use crate::registry::{Application, RegistrationError, Registry, StreamError};
 
 /// Counts that belong to no single node.
@@ -46,6 +47,8 @@ struct NodeTableState {
     ledger: Ledger,
     counts: Counts,
     monitor: LoadMonitor,
+    /// When a frame was last closed with enough paths to be solved.
+    offered_ns: Option<u64>,
     /// Number and arrival of the last frame that each node reported.
     last: Vec<Option<(u64, u64)>>,
 }
@@ -120,6 +123,7 @@ impl NodeTable {
             ledger: Ledger::new(irs_count),
             counts: Counts::default(),
             monitor: LoadMonitor::default(),
+            offered_ns: None,
             last: vec![None; irs_count],
         };
         let metrics = Arc::new(FusionMetrics::new(irs_count, metrics));
@@ -133,14 +137,14 @@ impl NodeTable {
     /// Registers a node; returns index and session.
     pub fn register(&self, application: &Application) -> Result<(usize, String), RegistrationError> {
         let session = secret();
-        let index = self.state().registry.register(application, &session, unix_time_ns())?;
+        let index = self.state().registry.register(application, &session, steady_time_ns())?;
         Ok((index, session))
     }
 
     /// A session opens its one stream, and its node's account: returns its index.
     pub fn connect(&self, session: &str) -> Result<usize, StreamError> {
         let mut state = self.state();
-        let index = state.registry.connect(session, unix_time_ns())?;
+        let index = state.registry.connect(session, steady_time_ns())?;
         let incarnation = state.registry.incarnation(index).to_owned();
         state.ledger.open(index, &incarnation);
         self.metrics.nodes[index].connected.set(1.0);
@@ -154,7 +158,7 @@ impl NodeTable {
 
     /// A stream has ended, in order or not; returns whether it was the node's current one.
     pub fn disconnect(&self, session: &str, index: usize, in_order: bool) -> bool {
-        let current = self.state().registry.disconnect(session, in_order, unix_time_ns());
+        let current = self.state().registry.disconnect(session, in_order, steady_time_ns());
         if current {
             self.metrics.nodes[index].connected.set(0.0);
         }
@@ -202,7 +206,9 @@ impl NodeTable {
     /// A frame was closed with enough paths to be solved.
     pub fn offered(&self) {
         self.metrics.offered.inc();
-        self.state().monitor.load.frames_offered += 1;
+        let mut state = self.state();
+        state.monitor.load.frames_offered += 1;
+        state.offered_ns = Some(steady_time_ns());
     }
 
     pub fn shed(&self) {
@@ -258,6 +264,18 @@ impl NodeTable {
             }
         };
         state.ledger.balances().into_iter().enumerate().map(view).collect()
+    }
+
+    /// What readiness depends on, at `now_ns`.
+    pub fn observed(&self, now_ns: u64) -> Observed {
+        let state = self.state();
+        let load = state.monitor.load;
+        Observed {
+            irs_count: state.last.len(),
+            connected: state.registry.connected(),
+            frame_age_ns: state.offered_ns.map(|offered_ns| now_ns.saturating_sub(offered_ns)),
+            shed: load.overloaded.then_some(load.frames_shed),
+        }
     }
 
     pub fn counts(&self) -> Counts {

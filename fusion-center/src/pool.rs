@@ -46,7 +46,7 @@ impl<J: Send + 'static, R: Send + 'static> Pool<J, R> {
     }
 
     pub fn is_idle(&self) -> bool {
-        self.running.is_empty() && self.queue.len() == 0
+        self.running.is_empty() && self.queue.is_empty()
     }
 
     pub fn waiting(&self) -> usize {

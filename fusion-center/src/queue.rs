@@ -66,6 +66,10 @@ impl<J> Queue<J> {
         self.waiting.len()
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
     /// The frame that has waited longest.
     pub fn oldest(&self) -> Option<&J> {
         self.waiting.front().map(|(_, frame)| frame)

@@ -56,10 +56,6 @@ pub struct PendingAcknowledgement {
 }
 
 impl PendingAcknowledgement {
-    pub fn frame(&self) -> FrameId {
-        self.frame
-    }
-
     /// Acknowledges the report with the fates of its paths; a refusal has precedence over `reason`.
     pub fn send(self, fates: Fates, reason: &str) {
         let Self { stream, frame, refusal, .. } = self;

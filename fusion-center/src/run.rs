@@ -34,6 +34,7 @@ use crate::low_priority;
 use crate::node_table::{Counts, NodeTable, NodeView};
 use crate::options::FusionOptions;
 use crate::publish::{Publisher, Viewer};
+use crate::readiness;
 use crate::recording::Recorder;
 use crate::registry::Registry;
 use crate::service::FusionService;
@@ -233,7 +234,9 @@ async fn serve(
     announce(&addresses);
     health.ready();
 
+    let watched = tokio::spawn(readiness::watch(node_table.clone(), health.clone(), shutdown.clone()));
     engine.await?;
+    watched.abort();
     health.not_ready("shutting down");
     tokio::task::spawn_blocking(|| publisher_thread.finish()).await??;
     let incomplete_files = health.degradations.losses();

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use model::System;
-use proto::clock::unix_time_ns;
+use proto::clock::{steady_time_ns, unix_time_ns};
 use proto::convert::{FrameId, PayloadFormat, max_report_bytes, report_from_wire};
 use proto::format::{payload_to_wire, precision_to_wire};
 use proto::site::SharedSite;
@@ -293,7 +293,7 @@ impl Connection {
 
     /// Passes a report on to the engine or refuses it; returns whether the stream continues.
     async fn take(&self, message: v1::FrameReport) -> bool {
-        let received_ns = unix_time_ns();
+        let (received_ns, arrived_ns) = (unix_time_ns(), steady_time_ns());
         let (service, node) = (&self.service, self.node);
         if !service.node_table.is_current(&self.session) {
             self.acknowledgements.fail(Status::aborted("this node has registered again"));
@@ -310,7 +310,7 @@ impl Connection {
             (service.recording.as_ref().map(|_| message.clone()), message.blocks.len() as u64);
         match report_from_wire(message, node, &service.system) {
             Ok(report) => {
-                let incoming = Incoming { node, report, message: kept, received_ns, acknowledgement };
+                let incoming = Incoming { node, report, message: kept, received_ns, arrived_ns, acknowledgement };
                 service.events.send(Event::Report(Box::new(incoming))).await.is_ok()
             }
             Err(error) => {

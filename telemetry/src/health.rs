@@ -1,6 +1,11 @@
-//! Readiness of a process, for `/health` and for the gRPC health service.
+//! Health of a process: whether it serves, for `/health` and the gRPC health service, and whether it can do its work now,
+//! for `/ready`.
+//!
+//! A supervisor that restarts what is unhealthy asks `/health`: a restart does not help a process that waits for its
+//! peers. Whoever depends on results asks `/ready`, which lists all reasons why there are none.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -18,12 +23,14 @@ pub struct Health {
     reason: Arc<watch::Sender<Option<String>>>,
     /// Parts that fail while the process goes on.
     pub degradations: Degradations,
+    /// Why the process cannot do its work although it serves, by what is concerned.
+    conditions: Arc<Mutex<BTreeMap<&'static str, String>>>,
 }
 
 impl Default for Health {
     fn default() -> Self {
         let reason = Arc::new(watch::Sender::new(Some("starting".into())));
-        Self { reason, degradations: Degradations::default() }
+        Self { reason, degradations: Degradations::default(), conditions: Arc::default() }
     }
 }
 
@@ -53,6 +60,22 @@ impl Health {
     /// Parts that fail while the process goes on, each with its reason.
     pub fn failing(&self) -> Vec<String> {
         self.degradations.current()
+    }
+
+    /// Sets why the process cannot do its work now as far as `what` is concerned, or clears it.
+    pub fn condition(&self, what: &'static str, problem: Option<String>) {
+        let mut conditions = self.conditions.lock().unwrap_or_else(PoisonError::into_inner);
+        match problem {
+            Some(problem) => conditions.insert(what, problem),
+            None => conditions.remove(what),
+        };
+    }
+
+    /// Every reason why the process cannot do its work now, with the parts that fail.
+    pub fn problems(&self) -> Vec<String> {
+        let conditions = self.conditions.lock().unwrap_or_else(PoisonError::into_inner);
+        let conditions = conditions.iter().map(|(what, problem)| format!("{what}: {problem}"));
+        self.reason().into_iter().chain(conditions).chain(self.failing()).collect()
     }
 
     fn set(&self, reason: Option<String>) {
@@ -120,6 +143,19 @@ mod tests {
     use tonic_health::pb::HealthCheckRequest;
     use tonic_health::pb::health_check_response::ServingStatus as Status;
     use tonic_health::pb::health_client::HealthClient;
+
+    #[test]
+    fn a_condition_leaves_the_process_serving() {
+        let health = Health::new();
+        health.condition("nodes", Some("none is connected".into()));
+        health.condition("fix log", Some("the disk is full".into()));
+        assert_eq!(health.problems(), ["starting", "fix log: the disk is full", "nodes: none is connected"]);
+        health.ready();
+        health.condition("nodes", None);
+        assert_eq!((health.reason(), health.problems()), (None, vec!["fix log: the disk is full".to_owned()]));
+        health.condition("fix log", None);
+        assert!(health.problems().is_empty());
+    }
 
     #[tokio::test]
     async fn grpc_health_follows() {

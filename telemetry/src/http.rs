@@ -1,4 +1,5 @@
-//! The HTTP server of every process: `/metrics` for Prometheus, `/health` for supervisors, and what a process adds.
+//! The HTTP server of every process: `/metrics` for Prometheus, `/health` for supervisors, `/ready` for whoever
+//! needs results, and what a process adds.
 //!
 //! Requests are checked before any route sees them ([`crate::guard`]); connections have the limits of their
 //! [`Listener`], and the head of a request a timeout.
@@ -31,21 +32,27 @@ use crate::listener::limits::{
 use crate::metrics::CONTENT_TYPE;
 use crate::{Health, Metrics};
 
-/// The two routes; a process may add others. Health needs no certificate.
+/// The three routes; a process may add others. Health and readiness need no certificate.
 pub fn routes(metrics: Metrics, health: Health) -> Router {
     let show_metrics = async move || ([(header::CONTENT_TYPE, CONTENT_TYPE)], metrics.render());
+    let ready = health.clone();
     let show_health = async move || match health.reason() {
-        None => (StatusCode::OK, ready(&health)),
+        None => (StatusCode::OK, serving(&health)),
         Some(reason) => (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")),
+    };
+    let show_ready = async move || match ready.problems() {
+        problems if problems.is_empty() => (StatusCode::OK, "ready\n".to_owned()),
+        problems => (StatusCode::SERVICE_UNAVAILABLE, format!("{}\n", problems.join("\n"))),
     };
     needing(Needs::Watcher, Router::new().route("/metrics", get(show_metrics)))
         .route("/health", get(show_health))
+        .route("/ready", get(show_ready))
 }
 
-/// `ready`, and a line for every part that fails while the process goes on.
-fn ready(health: &Health) -> String {
+/// `serving`, and a line for every part that fails while the process goes on.
+fn serving(health: &Health) -> String {
     let degraded = health.failing().into_iter().map(|part| format!("degraded: {part}\n"));
-    std::iter::once("ready\n".to_owned()).chain(degraded).collect()
+    std::iter::once("serving\n".to_owned()).chain(degraded).collect()
 }
 
 /// Binds `address`, where port 0 means any free port, and returns the bound address.
@@ -148,6 +155,11 @@ mod tests {
             );
             part.recovered();
             assert!(get(address, "/health").await.ends_with("ready\n"));
+            assert!(get(address, "/ready").await.starts_with("HTTP/1.1 200"));
+            health.condition("nodes", Some("none is connected".into()));
+            let waiting = get(address, "/ready").await;
+            assert!(waiting.starts_with("HTTP/1.1 503") && waiting.ends_with("nodes: none is connected\n"), "{waiting}");
+            assert!(get(address, "/health").await.starts_with("HTTP/1.1 200"));
             let shown = get(address, "/metrics").await;
             assert!(
                 shown.starts_with("HTTP/1.1 200") && shown.contains("hyloc_frames_total{} 3\n"),

@@ -56,7 +56,7 @@ fn idle_strangers_lock_out_nobody() {
     let strangers = [idle_connections(site.grpc, STRANGERS), idle_connections(site.http, STRANGERS)];
     let (health, waited) = eventually("health", || http_get(site.http, "/health"));
     println!("health answers after {waited:?}");
-    assert_eq!(health, "ready\n");
+    assert_eq!(health, "serving\n");
     fusion.said("the listener is full");
     nodes.push(site.node(2, &[]));
     site.until_more_fixes(5);

@@ -63,7 +63,7 @@ fn renewal_under_load_loses_no_frame() {
     let degraded = || http_get(site.http, "/health").filter(|text| text.contains("degraded: certificate: "));
     eventually("degraded health", degraded);
     std::fs::write(&cert, good).expect("written");
-    eventually("sound health", || http_get(site.http, "/health").filter(|text| text == "ready\n"));
+    eventually("sound health", || http_get(site.http, "/health").filter(|text| text == "serving\n"));
     let sent = simulator.finish();
     assert_eq!(count(&sent, "frames"), 300);
     for node in nodes {
