@@ -58,14 +58,11 @@ impl<J: Send + 'static, R: Send + 'static> Pool<J, R> {
         self.queue.oldest()
     }
 
-    /// The next result in order; never completes when idle. An error means that the work panicked. [`Self::start`] is to
+    /// The next result in order, and how long it took; never completes when idle. An error means that the work panicked. [`Self::start`] is to
     /// follow.
-    pub async fn next(&mut self) -> Result<R, JoinError> {
+    pub async fn next(&mut self) -> Result<(R, Duration), JoinError> {
         match self.running.next().await {
-            Some(result) => result.map(|(result, took)| {
-                self.queue.solved(took.as_nanos() as u64);
-                result
-            }),
+            Some(result) => result.inspect(|(_, took)| self.queue.solved(took.as_nanos() as u64)),
             None => std::future::pending().await,
         }
     }
@@ -97,7 +94,7 @@ mod tests {
         }
         let mut results = Vec::new();
         while !pool.is_idle() {
-            results.push(pool.next().await.unwrap());
+            results.push(pool.next().await.unwrap().0);
             assert!(pool.start(0).is_empty());
         }
         assert_eq!(results, [0, 1, 2, 3, 4]);
@@ -120,7 +117,7 @@ mod tests {
         (0..3).for_each(|_| release.send(()).unwrap());
         let mut results = Vec::new();
         while !pool.is_idle() {
-            results.push(pool.next().await.unwrap());
+            results.push(pool.next().await.unwrap().0);
             assert!(pool.start(0).is_empty());
         }
         assert_eq!(results, [0, 4, 5]);

@@ -1,7 +1,7 @@
 //! Acknowledgements to a node, within its credit.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use proto::convert::FrameId;
 use proto::v1;
@@ -16,13 +16,28 @@ pub struct AcknowledgementSender {
     sender: mpsc::Sender<Result<v1::Acknowledgement, Status>>,
     outstanding: Arc<AtomicUsize>,
     credit: usize,
+    stride: Stride,
+}
+
+/// The stride that nodes are asked for, shared by the engine and all streams.
+#[derive(Debug, Clone, Default)]
+pub struct Stride(Arc<AtomicU32>);
+
+impl Stride {
+    pub fn set(&self, stride: u32) {
+        self.0.store(stride, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 impl AcknowledgementSender {
     /// A stream on which twice the credit may be outstanding before the connection is ended.
-    pub fn new(credit: usize) -> (Self, mpsc::Receiver<Result<v1::Acknowledgement, Status>>) {
+    pub fn new(credit: usize, stride: Stride) -> (Self, mpsc::Receiver<Result<v1::Acknowledgement, Status>>) {
         let (sender, receiver) = mpsc::channel(2 * credit + 2);
-        (Self { sender, outstanding: Arc::default(), credit }, receiver)
+        (Self { sender, outstanding: Arc::default(), credit, stride }, receiver)
     }
 
     /// The acknowledgement of one report, to be sent later; none if the node has exceeded its credit by far.
@@ -69,6 +84,7 @@ impl PendingAcknowledgement {
             dropped: fates.dropped as u32,
             reason: refusal.unwrap_or_else(|| reason.to_owned()),
             credit: stream.credit as u32,
+            stride: stream.stride.get(),
         };
         // A node that has disconnected sends the report again.
         let _ = stream.sender.try_send(Ok(acknowledgement));

@@ -37,6 +37,7 @@ use crate::publish::{Publisher, Viewer};
 use crate::readiness;
 use crate::recording::Recorder;
 use crate::registry::Registry;
+use crate::reply::Stride;
 use crate::service::FusionService;
 use crate::solve::Solver;
 use crate::statistics::Figures;
@@ -193,11 +194,13 @@ async fn serve(
     let instance = secret();
     let node_table = NodeTable::new(Registry::new(count, &site.sha256), count, &metrics);
     let (events, incoming) = mpsc::channel(EVENT_QUEUE);
+    let stride = Stride::default();
     let service = FusionService {
         site: site.clone(),
         system: system.clone(),
         instance,
         credit: options.credit,
+        stride: stride.clone(),
         payload,
         recording: recorder.as_ref().map(Recorder::truth_recorder),
         events,
@@ -207,7 +210,7 @@ async fn serve(
         watchers: Viewers::default(),
         shutdown: shutdown.clone(),
     };
-    let engine = Engine::new(solver, count, options.engine, node_table.clone(), publisher, recorder);
+    let engine = Engine::new(solver, count, options.engine, node_table.clone(), publisher, recorder, stride);
     let engine = tokio::spawn(engine.run(incoming, shutdown.clone()));
 
     let addresses = Started {

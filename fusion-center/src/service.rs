@@ -27,7 +27,7 @@ use crate::node_table::NodeTable;
 use crate::publish::Viewer;
 use crate::recording::{TruthEntry, TruthRecorder};
 use crate::registry::{Application, RegistrationError, StreamError};
-use crate::reply::AcknowledgementSender;
+use crate::reply::{AcknowledgementSender, Stride};
 use crate::truth::{TrueTarget, TruthStore};
 use crate::viewers::Viewers;
 
@@ -43,6 +43,8 @@ pub struct FusionService {
     pub instance: String,
     /// Reports that a node may have in flight.
     pub credit: usize,
+    /// Which frames nodes are asked to report.
+    pub stride: Stride,
     /// What nodes are asked to send.
     pub payload: PayloadFormat,
     /// None if nothing is recorded.
@@ -142,7 +144,7 @@ impl Fusion for FusionService {
         };
         let (node, session) = connected.inspect_err(|_| self.node_table.refused())?;
         telemetry::info_limited!(node, "node connected");
-        let (sender, acknowledgements) = AcknowledgementSender::new(self.credit);
+        let (sender, acknowledgements) = AcknowledgementSender::new(self.credit, self.stride.clone());
         let connection = Connection { service: self.clone(), node, session, acknowledgements: sender };
         // The task owns the session from here on, also if the caller goes away and this call is not completed.
         let (opened, is_open) = oneshot::channel();
@@ -310,7 +312,8 @@ impl Connection {
             (service.recording.as_ref().map(|_| message.clone()), message.blocks.len() as u64);
         match report_from_wire(message, node, &service.system) {
             Ok(report) => {
-                let incoming = Incoming { node, report, message: kept, received_ns, arrived_ns, acknowledgement };
+                let incoming =
+                    Incoming { node, report, message: kept, received_ns, arrived_ns, acknowledgement };
                 service.events.send(Event::Report(Box::new(incoming))).await.is_ok()
             }
             Err(error) => {

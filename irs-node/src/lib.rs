@@ -11,6 +11,7 @@ mod metrics;
 pub mod options;
 pub mod outbox;
 mod reporter;
+mod stride;
 mod worker;
 
 use std::process::ExitCode;
@@ -143,6 +144,7 @@ pub async fn run(
     };
     let context = NodeContext {
         outbox: Arc::new(tokio::sync::watch::Sender::new(Outbox::new(options.queue))),
+        stride: Arc::default(),
         metrics: NodeMetrics::new(&registry),
         readiness: Readiness::new(health),
         options: Arc::new(options),

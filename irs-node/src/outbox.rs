@@ -77,6 +77,11 @@ impl Outbox {
         dropped
     }
 
+    /// Counts paths that were never made into a report as dropped.
+    pub fn leave_out(&mut self, paths: u64) {
+        self.totals.dropped_at_node += paths;
+    }
+
     /// The node has registered: counts continue with the same instance and restart with another.
     pub fn registered(&mut self, instance: &str, credit: u32) {
         if self.instance.as_deref() != Some(instance) {

@@ -1,7 +1,7 @@
 //! The connection to the fusion center: registers, streams reports, takes acknowledgements, reconnects after a loss.
 
 use std::fmt::Display;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use proto::backoff::Backoff;
@@ -264,6 +264,9 @@ impl Reporter {
 
     fn acknowledge(&self, acknowledgement: &v1::Acknowledgement) {
         let v1::Acknowledgement { frame, dropped, reason, .. } = acknowledgement;
+        let mut stride = self.context.stride.lock().unwrap_or_else(PoisonError::into_inner);
+        stride.ask(acknowledgement.stride, std::time::Instant::now());
+        drop(stride);
         if *dropped > 0 {
             tracing::debug!(frame, reason, "paths were dropped");
         }

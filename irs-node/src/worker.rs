@@ -1,7 +1,7 @@
 //! Turns echo frames into reports: receive, average, matched filter.
 
 use std::fmt::Display;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use estimation::delay::{DelayEstimator, DelaySettings, Statistic};
@@ -20,6 +20,7 @@ use crate::credentials::Credentials;
 use crate::metrics::{NodeMetrics, Readiness};
 use crate::outbox::Outbox;
 use crate::reporter::Assignment;
+use crate::stride::Stride;
 use crate::{NodeError, NodeOptions};
 
 /// What reporter and worker share; cheap to clone.
@@ -28,6 +29,8 @@ pub(crate) struct NodeContext {
     pub options: Arc<NodeOptions>,
     pub credentials: Credentials,
     pub outbox: Arc<watch::Sender<Outbox>>,
+    /// Which frames the fusion center asks for.
+    pub stride: Arc<Mutex<Stride>>,
     pub metrics: NodeMetrics,
     pub readiness: Readiness,
     /// Takes pushed frames, if the node listens for them.
@@ -174,6 +177,9 @@ impl Worker {
     async fn take(&mut self, delivery: Delivery) {
         let (id, intended_ns) = (delivery.frame.id(), delivery.frame.intended_ns);
         self.context.metrics.frames.inc();
+        if !self.is_asked_for(id) {
+            return;
+        }
         let SystemParts { sensors, subcarriers, .. } = &*self.assignment.site.system;
         let matrix = match delivery.frame.into_matrix(self.assignment.index, *sensors, *subcarriers) {
             Ok(matrix) => matrix,
@@ -192,6 +198,23 @@ impl Worker {
         if self.group.frames.len() as u64 >= frames_per_fix {
             self.report().await;
         }
+    }
+
+    /// Whether the fusion center asks for a frame; if not, its paths count as dropped at the node, once per report.
+    fn is_asked_for(&self, id: FrameId) -> bool {
+        let frames_per_fix = self.context.options.frames_per_fix;
+        let stride = self.context.stride.lock().unwrap_or_else(PoisonError::into_inner);
+        let asked_for = stride.includes(id.frame / frames_per_fix, Instant::now());
+        drop(stride);
+        if !asked_for && id.frame % frames_per_fix == 0 {
+            let paths = self.assignment.site.system.irs_count() as u64;
+            self.context.outbox.send_if_modified(|outbox| {
+                outbox.leave_out(paths);
+                false
+            });
+            self.context.metrics.paths_dropped_at_node.inc_by(paths);
+        }
+        asked_for
     }
 
     fn refuse(&self, error: &dyn Display) {

@@ -236,14 +236,18 @@ fn a_slow_fusion_center_holds_its_memory_and_counts_what_it_sheds() {
     let simulator = site.simulator(&["--frames", "600", "--rate", "50"]);
     site.until("shed frames", |summary| count(summary, "frames_shed") >= 20);
     let before = fusion.memory_bytes();
-    site.until("more shed frames", |summary| count(summary, "frames_shed") >= 400);
+    site.until("more fixes", |summary| count(summary, "fixes") >= 40);
     let growth_mib = (fusion.memory_bytes() as f64 - before as f64) / f64::from(1 << 20);
     simulator.finish();
-    nodes.into_iter().for_each(|node| drop(node.stop()));
+    let told: Vec<Value> = nodes.into_iter().map(Process::stop).collect();
     let summary = fusion.stop();
-    println!("grew by {growth_mib:.1} MiB while {} frames were shed", count(&summary, "frames_shed"));
+    // Under overload the nodes are asked for fewer frames, the same ones everywhere.
+    let left_out = count(&told[0], "dropped_at_node") / 3;
+    let shed = count(&summary, "frames_shed");
+    println!("grew by {growth_mib:.1} MiB while {shed} frames were shed and {left_out} left out");
     assert!(growth_mib < 32.0, "{growth_mib} MiB");
-    assert_eq!(count(&summary, "fixes") + count(&summary, "frames_shed"), 600, "{summary}");
+    assert!(left_out > 0, "{told:?}");
+    assert_eq!(count(&summary, "fixes") + shed + left_out, 600, "{summary} {told:?}");
     assert_eq!(summary["unaccounted"], 0, "{summary}");
 }
 
