@@ -31,6 +31,9 @@ pub const MISSES_UNTIL_SILENT: u32 = 3;
 /// Closed frames whose paths are remembered, to distinguish duplicate paths from late ones.
 pub const REMEMBERED_FRAMES: usize = 1024;
 
+/// Deadlines for which a frame waits for a majority to reach it; longer than a node takes to become silent.
+const MOST_DEADLINES: u64 = 20;
+
 /// A node's report within a frame; `T` is its pending acknowledgement.
 #[derive(Debug)]
 pub struct Member<T> {
@@ -144,10 +147,16 @@ impl<T> Assembler<T> {
         due.into_iter().chain(silence).min()
     }
 
-    /// When a frame is due; none while it waits for a majority to reach it.
+    /// When a frame is due: a deadline after a majority has reached it, or after its first report if it is too far ahead. Others
+    /// wait for a majority as long as a node may become silent, and up to a bound if none will.
     fn due_ns(&self, frame: Position, open: &Open<T>) -> Option<u64> {
-        let first_ns = Some(open.first_ns).filter(|_| self.is_far(frame));
-        Some(open.reached_ns.or(first_ns)?.saturating_add(self.deadline_ns))
+        let (from_ns, deadlines) = match open.reached_ns {
+            Some(reached_ns) => (reached_ns, 1),
+            None if self.is_far(frame) => (open.first_ns, 1),
+            None if self.progress.next_silence_ns().is_some() => return None,
+            None => (open.first_ns, MOST_DEADLINES),
+        };
+        Some(from_ns.saturating_add(self.deadline_ns.saturating_mul(deadlines)))
     }
 
     /// Updates the reach of the majority; frames within it may be closed from now on.
@@ -185,11 +194,22 @@ impl<T> Assembler<T> {
         let Report { frame: id, node: said, bytes, paths, refused, times, resent, .. } = report;
         let frame = self.position(id);
         let fates = Fates { dropped: refused.len() as u64, ..Fates::default() };
-        let mut member =
-            Member { frame: id, node, acknowledgement, fates, repeated: 0, times: None, bytes, received_ns: now_ns };
+        let mut member = Member {
+            frame: id,
+            node,
+            acknowledgement,
+            fates,
+            repeated: 0,
+            times: None,
+            bytes,
+            received_ns: now_ns,
+        };
         self.progress.spoke(node, now_ns);
-        // Old frames are no progress, as long as a majority stands by what was closed.
-        if self.reach < self.last_closed || Some(frame) > self.last_closed {
+        // Old frames are no progress, as long as a majority stands by what was closed and the node stays in its run.
+        if self.reach < self.last_closed
+            || Some(frame) > self.last_closed
+            || self.progress.is_in_other_run(node, frame.epoch)
+        {
             self.progress.advance(node, frame, now_ns);
         }
         self.observe(now_ns);
@@ -249,13 +269,17 @@ impl<T> Assembler<T> {
         let last = due.iter().rev().find(closes_others).copied();
         let ripe: Vec<Position> =
             self.open.keys().filter(|id| Some(**id) <= last || due.contains(id)).copied().collect();
-        closed.extend(ripe.into_iter().map(|id| self.close(id)));
+        for id in ripe {
+            // A frame that no majority has reached in time is refused.
+            let refused = self.open[&id].reached_ns.is_none();
+            closed.push(self.close(id, refused));
+        }
         closed
     }
 
     pub fn close_all(&mut self) -> Vec<Assembled<T>> {
         let ids: Vec<Position> = self.open.keys().copied().collect();
-        ids.into_iter().map(|id| self.close(id)).collect()
+        ids.into_iter().map(|id| self.close(id, false)).collect()
     }
 
     fn waits_for(&self, node: usize) -> bool {
@@ -278,14 +302,14 @@ impl<T> Assembler<T> {
         let complete = self.open.iter().rev().find(|(_, open)| self.is_complete(open)).map(|(id, _)| *id);
         let Some(complete) = complete else { return Vec::new() };
         let ids: Vec<Position> = self.open.range(..=complete).map(|(id, _)| *id).collect();
-        ids.into_iter().map(|id| self.close(id)).collect()
+        ids.into_iter().map(|id| self.close(id, false)).collect()
     }
 
-    fn close(&mut self, position: Position) -> Assembled<T> {
+    fn close(&mut self, position: Position, refused: bool) -> Assembled<T> {
         let open = self.open.remove(&position).expect("an open frame");
         let closing = if self.is_complete(&open) {
             Closing::Complete
-        } else if open.reached_ns.is_none() && self.is_far(position) {
+        } else if refused || open.reached_ns.is_none() && self.is_far(position) {
             Closing::Ahead
         } else if self.has_quorum(&open) {
             Closing::Overdue

@@ -24,8 +24,9 @@ use crate::pool::Pool;
 use crate::publish::{Outgoing, Publisher};
 use crate::queue::Queue;
 use crate::recording::Recorder;
-use crate::reply::PendingAcknowledgement;
+use crate::reply::{PendingAcknowledgement, Stride};
 use crate::solve::{Earlier, History, Kept, Solved, Solver, solve};
+use crate::thinning::Thinning;
 use crate::wire::ReportMessage;
 
 #[derive(Debug)]
@@ -96,6 +97,9 @@ pub struct Engine {
     publisher: Publisher,
     recorder: Option<Recorder>,
     history: History,
+    thinning: Thinning,
+    /// What the thinning asks of the nodes.
+    stride: Stride,
     /// The run that the nodes report.
     run: Option<u64>,
 }
@@ -109,6 +113,7 @@ impl Engine {
         node_table: NodeTable,
         publisher: Publisher,
         recorder: Option<Recorder>,
+        stride: Stride,
     ) -> Self {
         let (delay, deadline_ns) = (settings.solver_delay, settings.deadline.as_nanos() as u64);
         let history = History::new(solver.batch_frames());
@@ -123,6 +128,8 @@ impl Engine {
             publisher,
             recorder,
             history,
+            thinning: Thinning::new(settings.workers()),
+            stride,
             run: None,
         }
     }
@@ -138,7 +145,10 @@ impl Engine {
                     // The next frame is solved while this one is published.
                     self.start();
                     match solved {
-                        Ok((solved, job)) => self.finish(solved, job).await,
+                        Ok(((solved, job), took)) => {
+                            self.thinning.solved(took.as_nanos() as u64);
+                            self.finish(solved, job).await;
+                        }
                         Err(error) => tracing::error!(%error, "a solver thread was lost"),
                     }
                 }
@@ -187,7 +197,7 @@ impl Engine {
         acknowledgement.refusal = refusal;
         match self.intake.offer(node, report, arrived_ns, acknowledgement) {
             Ok(closed) => self.submit(closed),
-            Err(member) => self.settle(member, Decision::Fused, &format!("frame {} is closed", frame.frame)),
+            Err(settlement) => self.acknowledge(settlement, &format!("frame {} is closed", frame.frame)),
         }
     }
 
@@ -197,26 +207,33 @@ impl Engine {
                 Closing::Complete | Closing::Overdue => {}
                 Closing::Minority => {
                     self.node_table.minority();
-                    self.drop_all(members, "no other node reported this frame");
+                    self.drop_all(frame, members, "no other node reported this frame");
                     continue;
                 }
                 Closing::Ahead => {
                     let nodes: Vec<usize> = members.iter().map(|member| member.node).collect();
-                    let FrameId { run, frame } = frame;
+                    let FrameId { run, frame: number } = frame;
                     telemetry::warn_limited!(
                         ?nodes,
                         run,
-                        frame,
+                        frame = number,
                         "frame refused: too far ahead of the other nodes"
                     );
                     self.node_table.ahead();
-                    self.drop_all(members, "the frame is too far ahead of what the other nodes report");
+                    self.drop_all(
+                        frame,
+                        members,
+                        "the frame is too far ahead of what the other nodes report",
+                    );
                     continue;
                 }
             }
             let kept = Arc::new(Kept::new(blocks));
             let earlier = self.history.take(frame, &kept);
             self.node_table.offered();
+            self.thinning.offered(frame, steady_time_ns());
+            self.stride.set(self.thinning.stride());
+            self.intake.to_be_solved(frame);
             self.pool.submit(first_ns, Job { frame, kept, earlier, members, first_ns, last_ns });
         }
         self.start();
@@ -228,7 +245,7 @@ impl Engine {
         for shed in self.pool.start(steady_time_ns()) {
             tracing::debug!(frame = shed.frame.frame, "overloaded: frame shed");
             self.node_table.shed();
-            self.drop_all(shed.members, "shed: the fusion center is overloaded");
+            self.drop_all(shed.frame, shed.members, "shed: the fusion center is overloaded");
         }
         self.observe_load();
     }
@@ -243,16 +260,23 @@ impl Engine {
 
     fn observe_load(&self) {
         let oldest_ns = self.pool.oldest().map(|job| job.last_ns);
-        self.node_table.load(steady_time_ns(), self.intake.assembler.open_frames(), self.pool.waiting(), oldest_ns);
+        self.node_table.load(
+            steady_time_ns(),
+            self.intake.assembler.open_frames(),
+            self.pool.waiting(),
+            oldest_ns,
+        );
     }
 
-    fn drop_all(&mut self, members: Vec<Member<PendingAcknowledgement>>, reason: &str) {
-        members.into_iter().for_each(|member| self.settle(member, Decision::Dropped, reason));
+    fn drop_all(&mut self, frame: FrameId, members: Vec<Member<PendingAcknowledgement>>, reason: &str) {
+        for settlement in self.intake.decide(frame, members, Decision::Dropped) {
+            self.acknowledge(settlement, reason);
+        }
     }
 
     /// Books the fates of a report's paths and acknowledges it.
-    fn settle(&mut self, member: Member<PendingAcknowledgement>, decision: Decision, reason: &str) {
-        let Settlement { node, acknowledgement, fates, repeated, told } = self.intake.settle(member, decision);
+    fn acknowledge(&self, settlement: Settlement<PendingAcknowledgement>, reason: &str) {
+        let Settlement { node, acknowledgement, fates, repeated, told } = settlement;
         self.node_table.settled(node, fates, repeated);
         acknowledgement.send(told, reason);
     }
@@ -275,8 +299,8 @@ impl Engine {
             recorder.frame(frame, unix_time_ns(), sequences, earlier);
         }
         self.publisher.publish(Outgoing { solved, arrivals: Some(arrivals) }).await;
-        for member in members {
-            self.settle(member, Decision::Fused, "");
+        for settlement in self.intake.decide(frame, members, Decision::Fused) {
+            self.acknowledge(settlement, "");
         }
     }
 }

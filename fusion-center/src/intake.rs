@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use proto::convert::{FrameId, Report};
 
-use crate::assembler::{Assembled, Assembler, Member};
+use crate::assembler::{Assembled, Assembler, Member, REMEMBERED_FRAMES};
 use crate::ledger::Fates;
 
 /// Acknowledged fates per node that are remembered for reports that come again; more than a node's credit.
@@ -35,6 +35,10 @@ pub struct Settlement<T> {
 #[derive(Debug)]
 pub struct Intake<T> {
     pub assembler: Assembler<T>,
+    /// Closed frames that are to be solved, with the reports of them that came afterwards.
+    undecided: Vec<(FrameId, Vec<Member<T>>)>,
+    /// What was decided about the latest frames.
+    decided: VecDeque<(FrameId, Decision)>,
     /// The latest acknowledged fates, by node: a report that comes again is acknowledged in the same way.
     acknowledged: Vec<VecDeque<(FrameId, Fates)>>,
 }
@@ -43,6 +47,8 @@ impl<T> Intake<T> {
     pub fn new(count: usize, deadline_ns: u64) -> Self {
         Self {
             assembler: Assembler::new(count, deadline_ns),
+            undecided: Vec::new(),
+            decided: VecDeque::with_capacity(REMEMBERED_FRAMES),
             acknowledged: vec![VecDeque::with_capacity(REMEMBERED_FATES); count],
         }
     }
@@ -53,19 +59,55 @@ impl<T> Intake<T> {
         known.find(|(known, _)| *known == report.frame).map(|(_, fates)| *fates).filter(|_| report.resent)
     }
 
-    /// Adds a report to its frame; returns the frames that it completes, or the report if its frame is closed.
+    /// Adds a report to its frame; returns the frames that it completes, or the report as decided if its frame was. A
+    /// report of a frame that is being solved is decided with it.
     pub fn offer(
         &mut self,
         node: usize,
         report: Report,
         now_ns: u64,
         acknowledgement: T,
-    ) -> Result<Vec<Assembled<T>>, Member<T>> {
-        self.assembler.offer(node, report, now_ns, acknowledgement)
+    ) -> Result<Vec<Assembled<T>>, Settlement<T>> {
+        let frame = report.frame;
+        let member = match self.assembler.offer(node, report, now_ns, acknowledgement) {
+            Ok(closed) => return Ok(closed),
+            Err(member) => member,
+        };
+        if let Some((_, later)) = self.undecided.iter_mut().find(|(undecided, _)| *undecided == frame) {
+            later.push(member);
+            return Ok(Vec::new());
+        }
+        let decision = self.decided.iter().rev().find(|(decided, _)| *decided == frame);
+        let decision = decision.map_or(Decision::Fused, |(_, decision)| *decision);
+        Err(self.settle(member, decision))
+    }
+
+    /// A closed frame is to be solved: [`Self::decide`] is to follow.
+    pub fn to_be_solved(&mut self, frame: FrameId) {
+        self.undecided.push((frame, Vec::new()));
+    }
+
+    /// Decides about a frame with the reports behind it, and about those that came afterwards.
+    pub fn decide(
+        &mut self,
+        frame: FrameId,
+        members: Vec<Member<T>>,
+        decision: Decision,
+    ) -> Vec<Settlement<T>> {
+        let position = self.undecided.iter().position(|(undecided, _)| *undecided == frame);
+        let later = position.map(|position| {
+            if self.decided.len() == REMEMBERED_FRAMES {
+                self.decided.pop_front();
+            }
+            self.decided.push_back((frame, decision));
+            self.undecided.swap_remove(position).1
+        });
+        let all = members.into_iter().chain(later.into_iter().flatten());
+        all.map(|member| self.settle(member, decision)).collect()
     }
 
     /// Decides about a report. Paths that came again have the fate of their first arrival, which was in the same frame.
-    pub fn settle(&mut self, member: Member<T>, decision: Decision) -> Settlement<T> {
+    fn settle(&mut self, member: Member<T>, decision: Decision) -> Settlement<T> {
         let Member { frame, node, acknowledgement, mut fates, repeated, .. } = member;
         let mut told = fates;
         match decision {
@@ -81,5 +123,58 @@ impl<T> Intake<T> {
         }
         known.push_back((frame, told));
         Settlement { node, acknowledgement, fates, repeated, told }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use estimation::fusion::{NodeReport, PathBlock, Payload};
+    use proto::convert::Times;
+
+    fn report(frame: u64, resent: bool) -> Report {
+        let path = PathBlock {
+            delay_s: 1e-7,
+            delay_variance_s2: 1.0,
+            snr: 1.0,
+            payload: Payload::Parameters,
+            quantisation_power_w: 0.0,
+        };
+        Report {
+            frame: FrameId { run: 1, frame },
+            node: NodeReport { noise_power_w: 1.0, arrival: None, averaged_frames: 1 },
+            bytes: 100,
+            paths: vec![(0, path)],
+            refused: Vec::new(),
+            times: Times::default(),
+            blocks_sent: 0,
+            blocks_dropped: 0,
+            resent,
+        }
+    }
+
+    /// A report that comes again while its frame waits for a solver is told what becomes of the frame, not before: a frame
+    /// that was shed afterwards had been acknowledged as fused.
+    #[test]
+    fn a_report_that_comes_again_waits_for_the_decision() {
+        for (decision, fused, dropped) in [(Decision::Fused, 1, 0), (Decision::Dropped, 0, 1)] {
+            let mut intake = Intake::new(1, 100);
+            intake.assembler.set_connected(0, true, 0);
+            let closed = intake.offer(0, report(5, false), 1, "first").unwrap();
+            let assembled = closed.into_iter().next().unwrap();
+            intake.to_be_solved(assembled.frame);
+            assert!(intake.offer(0, report(5, true), 2, "again").unwrap().is_empty(), "not decided");
+            let settled = intake.decide(assembled.frame, assembled.members, decision);
+            let told: Vec<_> =
+                settled.iter().map(|s| (s.acknowledgement, s.told.fused, s.told.dropped)).collect();
+            assert_eq!(told, [("first", fused, dropped), ("again", fused, dropped)]);
+            assert_eq!(settled.iter().map(|s| s.repeated).sum::<u64>(), 1);
+            assert_eq!(settled.iter().map(|s| s.fates.total()).sum::<u64>(), 1, "counted once");
+            // From now on it is told the same.
+            let told = intake.decided_before(0, &report(5, true)).unwrap();
+            assert_eq!((told.fused, told.dropped), (fused, dropped));
+            let twice = intake.offer(0, report(5, false), 3, "twice").unwrap_err();
+            assert_eq!((twice.told.duplicate, twice.fates.duplicate), (1, 1));
+        }
     }
 }

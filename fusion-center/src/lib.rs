@@ -36,6 +36,7 @@ mod segment;
 mod service;
 pub mod solve;
 pub mod statistics;
+pub mod thinning;
 mod truth;
 mod viewers;
 mod wire;

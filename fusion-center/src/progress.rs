@@ -1,6 +1,7 @@
 //! The progress of each node, and of a majority of them.
 //!
-//! A node's head is the furthest frame that it has reported in its present session. The reach is the frame
+//! A node's head is the furthest frame that it has reported of its latest run in its present session: nodes send in order, so
+//! that a run which a node reports after another is the later one, whichever appeared here first. The reach is the frame
 //! that a strict majority of the voters has reached; a voter is a connected node that is neither silent nor quiet. With one
 //! voter it is the head of that node, with two the smaller head: if two disagree there is no majority, and
 //! the smaller frame number closes fewer frames. If half of the voters report a later run, that run is contested: its
@@ -71,10 +72,15 @@ impl Progress {
         self.nodes[node].connected
     }
 
+    /// Whether the head of a node is in another run than this.
+    pub fn is_in_other_run(&self, node: usize, epoch: u64) -> bool {
+        self.nodes[node].head.is_some_and(|head| head.epoch != epoch)
+    }
+
     /// A node has reported a frame.
     pub fn advance(&mut self, node: usize, frame: Position, now_ns: u64) {
         let node = &mut self.nodes[node];
-        if node.head >= Some(frame) {
+        if node.head.is_some_and(|head| head.epoch == frame.epoch && head >= frame) {
             return;
         }
         if node.head.is_some() {
@@ -213,6 +219,10 @@ mod tests {
         let mut progress = with_heads(&[Some(9)]);
         progress.advance(0, id(1, 3), 1);
         assert_eq!(progress.reach(), Some(id(1, 9)));
+        assert!(progress.is_in_other_run(0, 0) && !progress.is_in_other_run(0, 1));
+        progress.advance(0, id(0, 3), 1);
+        assert_eq!(progress.reach(), Some(id(0, 3)), "a run that is reported after another is later");
+        progress.advance(0, id(1, 9), 1);
         progress.set_connected(0, false, 1);
         assert!(!progress.is_connected(0));
         assert_eq!(progress.reach(), Some(id(1, 9)), "where nobody votes, the furthest head");

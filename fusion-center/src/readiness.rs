@@ -71,7 +71,10 @@ mod tests {
     const READY: Observed = Observed { irs_count: 4, connected: 2, frame_age_ns: Some(0), shed: None };
 
     fn problems(observed: Observed) -> Vec<String> {
-        conditions(observed).into_iter().filter_map(|(what, why)| why.map(|why| format!("{what}: {why}"))).collect()
+        conditions(observed)
+            .into_iter()
+            .filter_map(|(what, why)| why.map(|why| format!("{what}: {why}")))
+            .collect()
     }
 
     #[test]
@@ -79,10 +82,19 @@ mod tests {
         assert_eq!(problems(READY), [""; 0]);
         assert_eq!(problems(Observed { frame_age_ns: Some(5_000_000_000), ..READY }), [""; 0]);
         let nothing = Observed { connected: 0, frame_age_ns: None, shed: Some(7), ..READY };
-        let all =
-            ["nodes: none is connected", "frames: none has been received", "load: overloaded, 7 frames shed so far"];
+        let all = [
+            "nodes: none is connected",
+            "frames: none has been received",
+            "load: overloaded, 7 frames shed so far",
+        ];
         assert_eq!(problems(nothing), all);
-        assert_eq!(problems(Observed { connected: 1, ..READY }), ["nodes: 1 of 4 are connected, fewer than half"]);
-        assert_eq!(problems(Observed { frame_age_ns: Some(12_900_000_000), ..READY }), ["frames: none for 12 s"]);
+        assert_eq!(
+            problems(Observed { connected: 1, ..READY }),
+            ["nodes: 1 of 4 are connected, fewer than half"]
+        );
+        assert_eq!(
+            problems(Observed { frame_age_ns: Some(12_900_000_000), ..READY }),
+            ["frames: none for 12 s"]
+        );
     }
 }

@@ -152,7 +152,10 @@ mod tests {
         assert_eq!(health.problems(), ["starting", "fix log: the disk is full", "nodes: none is connected"]);
         health.ready();
         health.condition("nodes", None);
-        assert_eq!((health.reason(), health.problems()), (None, vec!["fix log: the disk is full".to_owned()]));
+        assert_eq!(
+            (health.reason(), health.problems()),
+            (None, vec!["fix log: the disk is full".to_owned()])
+        );
         health.condition("fix log", None);
         assert!(health.problems().is_empty());
     }

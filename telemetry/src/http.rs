@@ -158,7 +158,10 @@ mod tests {
             assert!(get(address, "/ready").await.starts_with("HTTP/1.1 200"));
             health.condition("nodes", Some("none is connected".into()));
             let waiting = get(address, "/ready").await;
-            assert!(waiting.starts_with("HTTP/1.1 503") && waiting.ends_with("nodes: none is connected\n"), "{waiting}");
+            assert!(
+                waiting.starts_with("HTTP/1.1 503") && waiting.ends_with("nodes: none is connected\n"),
+                "{waiting}"
+            );
             assert!(get(address, "/health").await.starts_with("HTTP/1.1 200"));
             let shown = get(address, "/metrics").await;
             assert!(

@@ -32,7 +32,8 @@ fn requests() -> Value {
         "POST /api/control/profile": "JSON {\"name\": PROFILE}: all links of the backhaul get that profile; 403 unless \
                                       started with --allow-control",
         "GET /metrics": "metrics for Prometheus, OpenMetrics text",
-        "GET /health": "200 when ready, else 503 with the reason",
+        "GET /health": "200 when the process serves, else 503 with the reason",
+        "GET /ready": "200 when a fix could be made now, else 503 with all reasons",
     })
 }
 
@@ -58,7 +59,8 @@ fn fix() -> Value {
         "iterations": "of the joint solver",
         "source": "simulated or replayed",
         "truth": "null unless a simulator has sent it: position_m, error_m, bound_rms_m, bound_m2 (covariance), nees",
-        "timing": "run, time_ns of the fix; milliseconds per stage; wire_bytes of the reports behind the fix; emit, filter and wire by node, in the order of nodes",
+        "run": "random identity of the simulator's start; frame numbers restart with it",
+        "timing": "time_ns of the fix; milliseconds per stage; wire_bytes of the reports behind the fix; emit, filter and wire by node, in the order of nodes",
     })
 }
 

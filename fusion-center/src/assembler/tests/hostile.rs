@@ -185,6 +185,27 @@ fn a_new_run_is_followed_whatever_its_identity() {
     }
 }
 
+/// After a restart of the fusion center, the run before the present one may appear after it, from nodes with a backlog: all
+/// nodes move on to the present run, and it is followed.
+#[test]
+fn a_run_that_appeared_too_late_is_left_again() {
+    let mut assembler = connected(4);
+    let _ = assembler.offer(0, of_run(2, 77), 0, ()).unwrap();
+    for l in 1..4 {
+        let _ = assembler.offer(l, of_run(1, 500), 10, ()).unwrap();
+    }
+    assert_eq!(frames(&assembler.close_due(120)), [(77, Closing::Minority), (500, Closing::Overdue)]);
+    let mut fused = Vec::new();
+    for n in 78..100 {
+        for l in 0..4 {
+            let closed = assembler.offer(l, of_run(2, n), 60 * n, ());
+            fused.extend(closed.into_iter().flatten().map(|frame| frame.frame.frame));
+        }
+    }
+    assert!(fused.len() >= 15 && fused.last() == Some(&99), "{fused:?}");
+    assert_eq!(assembler.run(), Some(2));
+}
+
 /// A node that invents a new run with every report neither displaces the runs in use nor grows the memory.
 #[test]
 fn a_flood_of_runs_disturbs_nobody() {

@@ -1,0 +1,27 @@
+//! 200 seeds of the deterministic simulation. More: `cargo run -p hyloc-fusion-center --example simulate -- FIRST COUNT`.
+
+#[path = "simulation/mod.rs"]
+mod simulation;
+
+use simulation::simulate;
+
+#[test]
+fn two_hundred_seeds_keep_the_books_and_recover() {
+    let (mut fixes, mut faults, mut hostile) = (0, 0, 0);
+    for seed in 0..200 {
+        let outcome = std::panic::catch_unwind(|| simulate(seed));
+        let outcome =
+            outcome.unwrap_or_else(|_| panic!("seed {seed} fails: run the example simulate with {seed} 1"));
+        fixes += outcome.fixes;
+        faults += outcome.faults;
+        hostile += outcome.hostile;
+    }
+    // The simulation does what it says: faults and strangers in every seed, and fixes all the same.
+    assert!(faults > 200 * 5 && hostile > 200 * 50 && fixes > 200 * 100, "{faults} {hostile} {fixes}");
+}
+
+#[test]
+fn a_seed_decides_everything() {
+    assert_eq!(simulate(7), simulate(7));
+    assert_ne!(simulate(7), simulate(8));
+}

@@ -1,0 +1,646 @@
+//! Processes, network and faults in virtual time.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+
+use hyloc_fusion_center::registry::Application;
+use model::random::{Purpose, Stream, stream};
+use proto::convert::FrameId;
+use proto::{PROTOCOL_VERSION, v1};
+use rand::RngExt;
+
+use super::center::{CREDIT, Center, Ticket};
+use super::check::Checks;
+use super::node::{Link, Node, report_of};
+
+pub const MS: u64 = 1_000_000;
+const PERIOD_NS: u64 = 40 * MS;
+const HEAL_NS: u64 = 10_000 * MS;
+/// Five seconds after the healing, fixes of all nodes must come at the rate of the frames.
+pub const HEALED_NS: u64 = HEAL_NS + 5_000 * MS;
+pub const STOP_NS: u64 = HEALED_NS + 2_000 * MS;
+const END_NS: u64 = STOP_NS + 12_000 * MS;
+
+/// What a simulation came to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Outcome {
+    pub events: u64,
+    pub fixes: u64,
+    pub faults: u64,
+    pub hostile: u64,
+}
+
+enum Event {
+    Emit,
+    Echo { node: usize, process: u64, frame: FrameId },
+    Poke { node: usize },
+    Register { node: usize, process: u64 },
+    Registered { node: usize, process: u64, session: Option<String> },
+    Open { connection: u64 },
+    Opened { connection: u64, instance: Option<String> },
+    Report { connection: u64, report: v1::FrameReport },
+    Acknowledge { connection: u64, acknowledgement: v1::Acknowledgement },
+    BreakAtNode { connection: u64 },
+    BreakAtCenter { connection: u64, in_order: bool },
+    Work,
+    RestartNode { node: usize },
+    RestartCenter,
+    Mend { node: usize },
+    Fault,
+    Intrude,
+    Heal,
+}
+
+/// A stream between a process and the fusion center.
+struct Connection {
+    /// The node, or none for a stranger.
+    node: Option<usize>,
+    process: u64,
+    session: String,
+    index: Option<usize>,
+    /// The life of the fusion center that it belongs to.
+    life: u64,
+    node_open: bool,
+    center_open: bool,
+    /// Latest delivery in each direction: a stream keeps its order.
+    delivered_ns: [u64; 2],
+}
+
+pub struct World {
+    now_ns: u64,
+    random: Stream,
+    events: BinaryHeap<Reverse<(u64, u64)>>,
+    payloads: HashMap<u64, Event>,
+    sequence: u64,
+    count: usize,
+    /// Whether indices are proven by certificates.
+    proven: bool,
+    solve_ns: u64,
+    run: u64,
+    frame: u64,
+    nodes: Vec<Node>,
+    cut: Vec<bool>,
+    center: Option<Center>,
+    life: u64,
+    connections: HashMap<u64, Connection>,
+    processes: u64,
+    work_ns: Option<u64>,
+    checks: Checks,
+    outcome: Outcome,
+}
+
+/// Runs the simulation of a seed; panics if something does not hold.
+pub fn simulate(seed: u64) -> Outcome {
+    let mut random = stream(seed, Purpose::Study, [17, 0]);
+    let count = random.random_range(2..=5);
+    let mut world = World {
+        now_ns: 0,
+        events: BinaryHeap::new(),
+        payloads: HashMap::new(),
+        sequence: 0,
+        count,
+        proven: random.random_bool(0.5),
+        solve_ns: random.random_range(2..30) * MS,
+        run: random.random(),
+        frame: 0,
+        nodes: Vec::new(),
+        cut: vec![false; count],
+        center: None,
+        life: 0,
+        connections: HashMap::new(),
+        processes: 0,
+        work_ns: None,
+        checks: Checks::new(count),
+        outcome: Outcome::default(),
+        random,
+    };
+    world.begin();
+    world.run();
+    world.outcome
+}
+
+impl World {
+    fn begin(&mut self) {
+        for index in 0..self.count {
+            let node = self.new_node();
+            self.nodes.push(node);
+            let delay_ns = self.within(0, 300 * MS);
+            self.after(delay_ns, Event::Poke { node: index });
+        }
+        let delay_ns = self.within(0, 500 * MS);
+        self.after(delay_ns, Event::RestartCenter);
+        self.after(0, Event::Emit);
+        self.after(500 * MS, Event::Fault);
+        self.after(300 * MS, Event::Intrude);
+        self.after(HEAL_NS, Event::Heal);
+    }
+
+    fn run(&mut self) {
+        while let Some(Reverse((at_ns, sequence))) = self.events.pop() {
+            if at_ns > END_NS {
+                break;
+            }
+            self.now_ns = at_ns;
+            let event = self.payloads.remove(&sequence).expect("an event");
+            self.outcome.events += 1;
+            self.handle(event);
+            self.settle();
+        }
+        self.checks.finish(&self.nodes, self.center.as_ref().expect("it was healed"), self.proven);
+        self.outcome.fixes = self.checks.fixes();
+    }
+
+    fn within(&mut self, least: u64, most: u64) -> u64 {
+        self.random.random_range(least..=most)
+    }
+
+    fn after(&mut self, delay_ns: u64, event: Event) {
+        self.at(self.now_ns + delay_ns, event);
+    }
+
+    fn at(&mut self, at_ns: u64, event: Event) {
+        self.sequence += 1;
+        self.events.push(Reverse((at_ns, self.sequence)));
+        self.payloads.insert(self.sequence, event);
+    }
+
+    fn secret(&mut self) -> String {
+        format!("{:032x}", self.random.random::<u128>())
+    }
+
+    fn new_node(&mut self) -> Node {
+        self.processes += 1;
+        let incarnation = self.secret();
+        Node::new(self.processes, incarnation, self.now_ns)
+    }
+
+    fn is_healed(&self) -> bool {
+        self.now_ns >= HEAL_NS
+    }
+
+    /// A message to or from the center; lost if the way of the node is cut.
+    fn post(&mut self, node: Option<usize>, event: Event) {
+        if node.is_none_or(|node| !self.cut[node]) {
+            let delay_ns = self.within(MS / 5, 30 * MS);
+            self.after(delay_ns, event);
+        }
+    }
+
+    /// A message on a stream, in order.
+    fn stream(&mut self, id: u64, direction: usize, event: Event) {
+        let delay_ns = self.within(MS / 5, 15 * MS);
+        let connection = &self.connections[&id];
+        if connection.node.is_some_and(|node| self.cut[node]) {
+            return;
+        }
+        let at_ns = (self.now_ns + delay_ns).max(connection.delivered_ns[direction] + 1);
+        self.connections.get_mut(&id).expect("known").delivered_ns[direction] = at_ns;
+        self.at(at_ns, event);
+    }
+
+    /// Sends the replies of the center and looks at its fixes; wakes it when it is due.
+    fn settle(&mut self) {
+        let Some(center) = &mut self.center else { return };
+        self.checks.take_fixes(self.life, center, self.now_ns);
+        let replies: Vec<_> = center.replies.drain(..).collect();
+        let due_ns = center.next_ns();
+        for (ticket, told) in replies {
+            self.checks.told(self.life, ticket, told, self.connections[&ticket.connection].index);
+            let acknowledgement = v1::Acknowledgement {
+                run: ticket.frame.run,
+                frame: ticket.frame.frame,
+                fused: told.fused as u32,
+                late: told.late as u32,
+                duplicate: told.duplicate as u32,
+                dropped: told.dropped as u32,
+                credit: CREDIT,
+                ..Default::default()
+            };
+            let connection = ticket.connection;
+            if self.connections[&connection].center_open {
+                self.stream(connection, 1, Event::Acknowledge { connection, acknowledgement });
+            }
+        }
+        if let Some(due_ns) = due_ns.map(|due_ns| due_ns.max(self.now_ns))
+            && self.work_ns.is_none_or(|known_ns| due_ns < known_ns || known_ns < self.now_ns)
+        {
+            self.work_ns = Some(due_ns);
+            self.at(due_ns, Event::Work);
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Emit => self.emit(),
+            Event::Echo { node, process, frame } => {
+                if self.nodes[node].up && self.nodes[node].process == process {
+                    self.nodes[node].filter(frame, self.count);
+                    self.send_reports(node);
+                }
+            }
+            Event::Poke { node } => self.poke(node),
+            Event::Register { node, process } => self.register(node, process),
+            Event::Registered { node, process, session } => self.registered(node, process, session),
+            Event::Open { connection } => self.open(connection),
+            Event::Opened { connection, instance } => self.opened(connection, instance),
+            Event::Report { connection, report } => self.report(connection, &report),
+            Event::Acknowledge { connection, acknowledgement } => {
+                self.acknowledge(connection, &acknowledgement)
+            }
+            Event::BreakAtNode { connection } => self.break_at_node(connection),
+            Event::BreakAtCenter { connection, in_order } => self.break_at_center(connection, in_order),
+            Event::Work => {
+                self.work_ns = None;
+                if let Some(center) = &mut self.center {
+                    center.work(self.now_ns);
+                }
+            }
+            Event::RestartNode { node } => {
+                if !self.nodes[node].up {
+                    self.nodes[node] = self.new_node();
+                    self.after(0, Event::Poke { node });
+                }
+            }
+            Event::RestartCenter => self.restart_center(),
+            Event::Mend { node } => self.cut[node] = false,
+            Event::Fault => self.fault(),
+            Event::Intrude => self.intrude(),
+            Event::Heal => self.heal(),
+        }
+    }
+
+    fn emit(&mut self) {
+        if self.now_ns >= STOP_NS {
+            return;
+        }
+        let frame = FrameId { run: self.run, frame: self.frame };
+        self.frame += 1;
+        self.checks.emitted(frame, self.now_ns);
+        for node in 0..self.count {
+            let delay_ns = self.within(MS, 20 * MS);
+            let process = self.nodes[node].process;
+            self.after(delay_ns, Event::Echo { node, process, frame });
+        }
+        self.after(PERIOD_NS, Event::Emit);
+    }
+
+    fn poke(&mut self, index: usize) {
+        let (node, now_ns) = (&mut self.nodes[index], self.now_ns);
+        if !node.up {
+            return;
+        }
+        match node.link {
+            Link::Waiting { until_ns } if until_ns <= now_ns => {
+                node.link = Link::Asking { until_ns: now_ns + 2_000 * MS };
+                let process = node.process;
+                self.post(Some(index), Event::Register { node: index, process });
+                self.after(2_000 * MS, Event::Poke { node: index });
+            }
+            Link::Asking { until_ns } if until_ns <= now_ns => self.wait(index),
+            _ => {}
+        }
+    }
+
+    fn wait(&mut self, index: usize) {
+        self.nodes[index].back_off(self.now_ns);
+        let Link::Waiting { until_ns } = self.nodes[index].link else { return };
+        self.at(until_ns, Event::Poke { node: index });
+    }
+
+    fn application(&self, identity: String, incarnation: String, index: usize) -> Application {
+        Application {
+            protocol_version: PROTOCOL_VERSION,
+            identity,
+            index: Some(index),
+            site_sha256: Vec::new(),
+            incarnation,
+            proven_index: None,
+        }
+    }
+
+    fn register(&mut self, index: usize, process: u64) {
+        let (session, incarnation) = (self.secret(), self.nodes[index].incarnation.clone());
+        if self.nodes[index].process != process {
+            return;
+        }
+        let mut application = self.application(format!("node-{index}"), incarnation, index);
+        application.proven_index = self.proven.then_some(index);
+        let Some(center) = &mut self.center else { return };
+        let registered = center.register(&application, &session, self.now_ns);
+        let session = registered.map(|_| session);
+        self.post(Some(index), Event::Registered { node: index, process, session });
+    }
+
+    fn registered(&mut self, index: usize, process: u64, session: Option<String>) {
+        let node = &self.nodes[index];
+        if !node.up || node.process != process || !matches!(node.link, Link::Asking { .. }) {
+            return;
+        }
+        let Some(session) = session else { return self.wait(index) };
+        let connection = self.connection(Some(index), process, session);
+        self.post(Some(index), Event::Open { connection });
+    }
+
+    fn connection(&mut self, node: Option<usize>, process: u64, session: String) -> u64 {
+        self.sequence += 1;
+        let connection = Connection {
+            node,
+            process,
+            session,
+            index: None,
+            life: self.life,
+            node_open: true,
+            center_open: false,
+            delivered_ns: [0, 0],
+        };
+        self.connections.insert(self.sequence, connection);
+        self.sequence
+    }
+
+    fn open(&mut self, id: u64) {
+        let connection = &self.connections[&id];
+        let (node, life) = (connection.node, connection.life);
+        let Some(center) = self.center.as_mut().filter(|_| life == self.life) else { return };
+        let index = center.connect(&connection.session, self.now_ns);
+        let instance = index.map(|_| center.instance.clone());
+        let connection = self.connections.get_mut(&id).expect("known");
+        (connection.index, connection.center_open) = (index, index.is_some());
+        self.post(node, Event::Opened { connection: id, instance });
+    }
+
+    fn opened(&mut self, id: u64, instance: Option<String>) {
+        let (node, process) = (self.connections[&id].node, self.connections[&id].process);
+        let Some(index) = node else { return };
+        let asking = matches!(self.nodes[index].link, Link::Asking { .. });
+        if !self.nodes[index].up || self.nodes[index].process != process || !asking {
+            // The caller has given up: the center notices.
+            let delay_ns = self.within(0, 3_000 * MS);
+            return self.after(delay_ns, Event::BreakAtCenter { connection: id, in_order: false });
+        }
+        let Some(instance) = instance else { return self.wait(index) };
+        let node = &mut self.nodes[index];
+        node.link = Link::Streaming { connection: id };
+        node.backoff_ns = 50 * MS;
+        node.outbox.registered(&instance, CREDIT);
+        self.send_reports(index);
+    }
+
+    fn send_reports(&mut self, index: usize) {
+        let Link::Streaming { connection } = self.nodes[index].link else { return };
+        while let Some(report) = self.nodes[index].outbox.take_next() {
+            self.stream(connection, 0, Event::Report { connection, report });
+        }
+        self.checks.balanced(&self.nodes[index]);
+    }
+
+    fn report(&mut self, id: u64, report: &v1::FrameReport) {
+        let connection = &self.connections[&id];
+        let life = connection.life;
+        let Some(center) = self.center.as_mut().filter(|_| life == self.life && connection.center_open)
+        else {
+            return;
+        };
+        if !center.registry.is_current(&connection.session) {
+            // Its node has registered again.
+            self.connections.get_mut(&id).expect("known").center_open = false;
+            return self.post(None, Event::BreakAtNode { connection: id });
+        }
+        let (Some(index), process) = (connection.index, connection.process) else { return };
+        let frame = FrameId { run: report.run, frame: report.frame };
+        let ticket = Ticket { process, connection: id, frame };
+        self.checks.received(self.life, index, process, connection.node.is_some());
+        center.take(index, report_of(report), ticket, self.now_ns);
+    }
+
+    fn acknowledge(&mut self, id: u64, acknowledgement: &v1::Acknowledgement) {
+        let Some(index) = self.connections[&id].node else { return };
+        if self.nodes[index].up && self.nodes[index].link == (Link::Streaming { connection: id }) {
+            self.nodes[index].outbox.acknowledge(acknowledgement);
+            self.send_reports(index);
+        }
+    }
+
+    fn break_at_node(&mut self, id: u64) {
+        let connection = self.connections.get_mut(&id).expect("known");
+        connection.node_open = false;
+        let Some(index) = connection.node else { return };
+        if self.nodes[index].up && self.nodes[index].link == (Link::Streaming { connection: id }) {
+            self.nodes[index].lose(self.now_ns);
+            let Link::Waiting { until_ns } = self.nodes[index].link else { return };
+            self.at(until_ns, Event::Poke { node: index });
+        }
+    }
+
+    fn break_at_center(&mut self, id: u64, in_order: bool) {
+        let connection = self.connections.get_mut(&id).expect("known");
+        let (life, open) = (connection.life, std::mem::replace(&mut connection.center_open, false));
+        let (Some(index), session) = (connection.index, connection.session.clone()) else { return };
+        if let Some(center) = self.center.as_mut().filter(|_| open && life == self.life) {
+            center.disconnect(&session, index, in_order, self.now_ns);
+        }
+    }
+
+    fn restart_center(&mut self) {
+        if self.center.is_none() {
+            self.life += 1;
+            let instance = self.secret();
+            self.center = Some(Center::new(self.count, instance, self.solve_ns));
+            self.work_ns = None;
+        }
+    }
+
+    /// Both ends of a stream notice at different times that it is broken.
+    fn sever(&mut self, id: u64, most_ns: u64) {
+        for at_center in [false, true] {
+            let delay_ns = self.within(0, most_ns);
+            let broken = match at_center {
+                true => Event::BreakAtCenter { connection: id, in_order: false },
+                false => Event::BreakAtNode { connection: id },
+            };
+            self.after(delay_ns, broken);
+        }
+    }
+
+    fn connections_of(&self, wanted: impl Fn(&Connection) -> bool) -> Vec<u64> {
+        let mut found: Vec<u64> = self
+            .connections
+            .iter()
+            .filter(|(_, connection)| (connection.node_open || connection.center_open) && wanted(connection))
+            .map(|(id, _)| *id)
+            .collect();
+        found.sort_unstable();
+        found
+    }
+
+    fn kill_node(&mut self, node: usize) {
+        self.nodes[node].up = false;
+        for id in self.connections_of(|connection| connection.node == Some(node)) {
+            self.sever(id, 50 * MS);
+        }
+    }
+
+    fn kill_center(&mut self) {
+        self.center = None;
+        for id in self.connections_of(|_| true) {
+            self.connections.get_mut(&id).expect("known").center_open = false;
+            let delay_ns = self.within(0, 500 * MS);
+            self.after(delay_ns, Event::BreakAtNode { connection: id });
+        }
+    }
+
+    fn fault(&mut self) {
+        if self.is_healed() {
+            return;
+        }
+        self.outcome.faults += 1;
+        let node = self.within(0, self.count as u64 - 1) as usize;
+        let back_ns = self.within(0, 3_000 * MS);
+        match self.within(0, 9) {
+            0..=2 => {
+                self.kill_node(node);
+                self.after(back_ns, Event::RestartNode { node });
+            }
+            3..=5 => {
+                self.cut[node] = true;
+                for id in self.connections_of(|connection| connection.node == Some(node)) {
+                    self.sever(id, 3_000 * MS);
+                }
+                self.after(back_ns, Event::Mend { node });
+            }
+            6 => {
+                for id in self.connections_of(|connection| connection.node == Some(node)) {
+                    self.sever(id, 100 * MS);
+                }
+            }
+            7 => {
+                self.kill_center();
+                self.after(back_ns, Event::RestartCenter);
+            }
+            // A simulator starts again, with whatever clock: its run has another identity.
+            _ => (self.run, self.frame) = (self.random.random(), 0),
+        }
+        let next_ns = self.within(50 * MS, 1_500 * MS);
+        self.after(next_ns, Event::Fault);
+    }
+
+    fn heal(&mut self) {
+        for node in 0..self.count {
+            self.cut[node] = false;
+            self.after(0, Event::RestartNode { node });
+        }
+        self.restart_center();
+        for id in self.connections_of(|connection| connection.node.is_none()) {
+            self.break_at_center(id, false);
+        }
+        // What was cut when it healed breaks at the latest now.
+        let open = self.connections_of(|connection| connection.node.is_some());
+        for id in open {
+            let both = self.connections[&id].node_open && self.connections[&id].center_open;
+            if !both || self.connections[&id].life != self.life {
+                self.sever(id, 1_000 * MS);
+            }
+        }
+    }
+}
+
+/// Strangers.
+impl World {
+    fn intrude(&mut self) {
+        if self.is_healed() {
+            return;
+        }
+        self.outcome.hostile += 1;
+        match self.within(0, 5) {
+            0 => self.guess_a_session(),
+            1 => self.open_a_second_stream(),
+            2 => self.only_register(),
+            3 => self.take_a_free_index(),
+            _ => self.invent_reports(),
+        }
+        let next_ns = self.within(5 * MS, 150 * MS);
+        self.after(next_ns, Event::Intrude);
+    }
+
+    fn guess_a_session(&mut self) {
+        let guess = match self.within(0, 2) {
+            0 => String::new(),
+            1 => self.secret(),
+            _ => self.center.as_ref().map(|center| center.instance.clone()).unwrap_or_default(),
+        };
+        if let Some(center) = &mut self.center {
+            assert_eq!(center.connect(&guess, self.now_ns), None, "a guess opened a stream");
+        }
+    }
+
+    /// With the session of an open stream, or of one that is over.
+    fn open_a_second_stream(&mut self) {
+        let life = self.life;
+        let used = self
+            .connections
+            .values()
+            .filter(|connection| connection.life == life && connection.index.is_some());
+        let mut sessions: Vec<String> = used.map(|connection| connection.session.clone()).collect();
+        sessions.sort_unstable();
+        let pick = self.random.random_range(0..sessions.len().max(1));
+        let (Some(session), Some(center)) = (sessions.get(pick), &mut self.center) else { return };
+        let before: Vec<bool> = (0..self.count).map(|index| center.registry.holder(index).1).collect();
+        assert_eq!(center.connect(session, self.now_ns), None, "a session opened a second stream");
+        let after: Vec<bool> = (0..self.count).map(|index| center.registry.holder(index).1).collect();
+        assert_eq!(before, after, "a refused stream changed who is connected");
+    }
+
+    /// A registration by a stranger; none if it is refused.
+    fn stranger_registers(&mut self) -> Option<(usize, String)> {
+        let index = self.within(0, self.count as u64 - 1) as usize;
+        let (session, incarnation) = (self.secret(), self.secret());
+        let identity = if self.random.random_bool(0.5) { format!("node-{index}") } else { "stranger".into() };
+        let mut application = self.application(identity, incarnation, index);
+        // With certificates, a stranger has one of another index.
+        application.proven_index = self.proven.then_some(index + 1);
+        let (center, now_ns) = (self.center.as_mut()?, self.now_ns);
+        let held = center.registry.holder(index).1;
+        let registered = center.register(&application, &session, now_ns);
+        assert!(registered.is_none() || !held, "a stranger took the index of a connected node");
+        assert!(registered.is_none() || !self.proven, "a stranger took an index without its certificate");
+        registered.map(|index| (index, session))
+    }
+
+    fn only_register(&mut self) {
+        self.stranger_registers();
+    }
+
+    fn take_a_free_index(&mut self) {
+        let Some((_, session)) = self.stranger_registers() else { return };
+        self.processes += 1;
+        let connection = self.connection(None, self.processes, session);
+        self.open(connection);
+        let leave_ns = self.within(100 * MS, 4_000 * MS);
+        self.after(leave_ns, Event::BreakAtCenter { connection, in_order: false });
+    }
+
+    /// Reports of frames near and far, of this run and others, with absurd counts.
+    fn invent_reports(&mut self) {
+        for id in self.connections_of(|connection| connection.node.is_none() && connection.center_open) {
+            let run = match self.within(0, 3) {
+                0 => self.random.random(),
+                _ => self.run,
+            };
+            let frame = match self.within(0, 4) {
+                0 => u64::MAX,
+                1 => self.random.random::<u64>() >> 20,
+                2 => self.frame + self.within(0, 300),
+                3 => self.frame.saturating_sub(self.within(0, 50)),
+                _ => self.frame,
+            };
+            let process = self.connections[&id].process;
+            let frame = FrameId { run, frame };
+            let mut stranger = Node::new(process, String::new(), 0);
+            stranger.filter(frame, self.count);
+            stranger.outbox.registered("", 1);
+            let Some(mut report) = stranger.outbox.take_next() else { continue };
+            report.blocks_sent = self.random.random::<u64>() >> 16;
+            report.resent = self.random.random_bool(0.3);
+            self.stream(id, 0, Event::Report { connection: id, report });
+        }
+    }
+}
