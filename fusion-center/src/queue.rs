@@ -25,7 +25,8 @@ impl<J> Queue<J> {
         Self {
             waiting: VecDeque::with_capacity(most_waiting + 1),
             most_waiting,
-            most_age_ns: deadline_ns.saturating_mul(AGE_DEADLINES),
+            // A quarter of a deadline is left for publication and for solves that take longer than usual.
+            most_age_ns: deadline_ns.saturating_mul(AGE_DEADLINES).saturating_sub(deadline_ns / 4),
             solve_ns: 0,
         }
     }
@@ -87,10 +88,10 @@ mod tests {
     fn frames_that_could_not_be_solved_in_time_are_shed_oldest_first() {
         let mut queue = Queue::new(16, 100);
         (0..5).for_each(|frame| queue.push(10 * frame, frame));
-        assert!(queue.shed(200).is_empty(), "none is older than two deadlines");
-        assert_eq!(queue.shed(211), [0, 1]);
+        assert!(queue.shed(175).is_empty(), "none is older than two deadlines less a quarter");
+        assert_eq!(queue.shed(186), [0, 1]);
         queue.solved(70);
-        assert_eq!(queue.shed(155), [2], "130 are left");
+        assert_eq!(queue.shed(130), [2], "105 are left");
         assert_eq!(
             (queue.shed(1000), queue.len(), queue.oldest()),
             (vec![3], 1, Some(&4)),
