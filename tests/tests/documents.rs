@@ -309,6 +309,7 @@ fn limits_are_those_of_the_code() {
         ("events waiting for the engine", "256", "fusion-center/src/run.rs", "EVENT_QUEUE: usize"),
         ("frames ahead of the other nodes", "256", "fusion-center/src/progress.rs", "MOST_AHEAD: u64"),
         ("links of the relay", "64", "backhaul/src/plan.rs", "MOST_LINKS: usize"),
+        ("gRPC handshakes under way at once", "256", "trust/src/accept.rs", "HANDSHAKES: usize"),
         ("connections of one link", "16", "backhaul/src/relay.rs", "MOST_CONNECTIONS: usize"),
         (
             "characters of a peer's text in a line",
