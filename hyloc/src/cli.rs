@@ -17,6 +17,7 @@ use crate::latency::{self, LatencyFlags};
 use crate::solve::angles::{AngleCase, AngleSolveFlags};
 use crate::solve::crb::CrbCase;
 use crate::solve::delay::DelayCase;
+use crate::solve::direct::DirectCase;
 use crate::solve::locate::LocateCase;
 use crate::solve::{self, SolveFiles};
 
@@ -215,6 +216,8 @@ enum SolveCommand {
     Delay(SolveFiles),
     /// Position, covariance and integrity from cascade delays and bearings; `null` means missing.
     Locate(SolveFiles),
+    /// Positions of one or several targets, and unknown clock offsets, from the spectra of all paths; `null` means missing.
+    Direct(SolveFiles),
     /// Joint angles of all paths from given blocks, by ADMM on the atomic-norm problem.
     Angles {
         #[command(flatten)]
@@ -269,6 +272,7 @@ fn dispatch(command: HylocCommand) -> anyhow::Result<ExitCode> {
             SolveCommand::Crb(files) => solve::run::<CrbCase>(&(), &files),
             SolveCommand::Delay(files) => solve::run::<DelayCase>(&(), &files),
             SolveCommand::Locate(files) => solve::run::<LocateCase>(&(), &files),
+            SolveCommand::Direct(files) => solve::run::<DirectCase>(&(), &files),
             SolveCommand::Angles { files, settings } => solve::run::<AngleCase>(&settings, &files),
         },
     };

@@ -5,6 +5,7 @@ use std::ops::Range;
 use model::CMatrix;
 use num_complex::Complex64;
 
+use super::layout::Layout;
 use super::scene::Scene;
 use crate::delay::BlockExpansion;
 use crate::location::{Bearing, CascadeDelay, Fault};
@@ -60,7 +61,8 @@ pub(super) struct NodeEvidence {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Evidence {
     pub(super) nodes: Vec<NodeEvidence>,
-    sensors: usize,
+    /// Sensors of every node.
+    sensors: Vec<usize>,
     channels: usize,
     /// Subcarriers of every IRS, by owner.
     ranges: Vec<Range<usize>>,
@@ -73,10 +75,23 @@ impl Evidence {
         let node = NodeEvidence { spectrum: None, paths: vec![PathEvidence::Missing; count], bearing: None };
         Self {
             nodes: vec![node; count],
-            sensors: scene.system().sensors,
+            sensors: vec![scene.system().sensors; count],
             channels: scene.channels(),
             ranges: (0..count).map(|k| scene.range(k)).collect(),
             streams: (0..count).map(|k| scene.streams(k)).collect(),
+        }
+    }
+
+    /// Empty evidence for the IRSs of a layout.
+    pub fn of_layout(layout: &Layout) -> Self {
+        let count = layout.irs().len();
+        let node = NodeEvidence { spectrum: None, paths: vec![PathEvidence::Missing; count], bearing: None };
+        Self {
+            nodes: vec![node; count],
+            sensors: layout.irs().iter().map(|irs| irs.sensors.len()).collect(),
+            channels: layout.frequencies_rad_s().len(),
+            ranges: (0..count).map(|k| layout.range(k)).collect(),
+            streams: layout.irs().iter().map(|irs| irs.codes.nrows()).collect(),
         }
     }
 
@@ -89,10 +104,10 @@ impl Evidence {
         noise_power_w: f64,
     ) -> Result<(), EvidenceError> {
         self.check_path(l, k)?;
-        check_shape("spectrum", l, k, spectrum, (self.sensors, self.ranges[k].len()))?;
+        check_shape("spectrum", l, k, spectrum, (self.sensors[l], self.ranges[k].len()))?;
         let scale = deviation("noise power", l, k, noise_power_w)?.recip();
         check_finite("spectrum", l, k, spectrum)?;
-        let (sensors, channels, start) = (self.sensors, self.channels, self.ranges[k].start);
+        let (sensors, channels, start) = (self.sensors[l], self.channels, self.ranges[k].start);
         let node = &mut self.nodes[l];
         let rows = node.spectrum.get_or_insert_with(|| vec![vec![Complex64::ZERO; channels]; sensors]);
         for (row, values) in rows.iter_mut().zip(spectrum.row_iter()) {
@@ -116,7 +131,7 @@ impl Evidence {
         for (what, matrix) in
             [("block", &expansion.block), ("block's derivative", &expansion.block_derivative)]
         {
-            check_shape(what, l, k, matrix, (self.sensors, self.streams[k]))?;
+            check_shape(what, l, k, matrix, (self.sensors[l], self.streams[k]))?;
             check_finite(what, l, k, matrix)?;
         }
         let deviation = deviation("noise power", l, k, noise_power_w)?;
@@ -164,8 +179,11 @@ impl Evidence {
 
     /// Whether this is evidence for the same system, as far as sizes show it.
     pub(super) fn is_like(&self, other: &Self) -> bool {
-        let sizes = |e: &Self| (e.nodes.len(), e.sensors, e.channels);
-        sizes(self) == sizes(other) && self.ranges == other.ranges && self.streams == other.streams
+        let sizes = |e: &Self| (e.nodes.len(), e.channels);
+        sizes(self) == sizes(other)
+            && self.sensors == other.sensors
+            && self.ranges == other.ranges
+            && self.streams == other.streams
     }
 
     /// Removes the paths that a fault affects.

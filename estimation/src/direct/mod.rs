@@ -22,13 +22,17 @@
 //! the best few peaks, exclusion of paths that disagree, the test whether there is a target,
 //! covariance from the curvature. Several frames: [`DirectLocator::locate_frames`].
 
+mod ascent;
 mod certainty;
 mod coarse;
 mod detection;
 mod evidence;
 mod frames;
+mod joint;
+mod layout;
 mod likelihood;
 mod locate;
+mod moments;
 mod newton;
 mod posterior;
 mod protection;
@@ -38,6 +42,8 @@ pub use coarse::TooLarge;
 pub use evidence::{Evidence, EvidenceError};
 pub(crate) use frames::MOST_LOSS;
 pub use frames::{Combination, MovingFix};
+pub use joint::{Clocks, JointError, JointFix, JointSettings, locate_jointly};
+pub use layout::{Layout, LayoutError, LayoutIrs};
 pub use locate::{
     AlternativePosition, DirectFix, DirectLocator, DirectSettings, Disagreement, Missed, Survey,
 };

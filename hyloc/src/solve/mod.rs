@@ -4,6 +4,7 @@ pub mod angles;
 pub mod complex;
 pub mod crb;
 pub mod delay;
+pub mod direct;
 pub mod limits;
 pub mod locate;
 

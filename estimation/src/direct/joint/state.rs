@@ -1,0 +1,131 @@
+//! The likelihood as a function of the joint state.
+
+use model::SpacePoint;
+use model::algebra::unit_phasor;
+use model::units::SPEED_OF_LIGHT_M_S;
+use nalgebra::DVector;
+use num_complex::Complex64;
+
+use super::super::evidence::{Evidence, PathEvidence};
+use super::super::layout::{Layout, View};
+use super::super::moments::{Expansion, Moments, NodeRows};
+
+/// Spectra of several targets, with or without unknown clock offsets.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct JointLikelihood<'a> {
+    pub layout: &'a Layout,
+    pub evidence: &'a Evidence,
+    /// A point whose coordinates along fixed axes are those of all targets.
+    pub base_m: SpacePoint,
+    /// Whether clock offsets are part of the state.
+    pub offsets: bool,
+}
+
+/// The sensing nodes with their targets' views, at one state.
+pub(super) struct Sight {
+    /// Per target, per IRS.
+    pub views: Vec<Vec<View>>,
+    /// Per node: `exp(-j w o_l)` on all subcarriers, where offsets are part of the state.
+    pub turns: Vec<Option<Vec<Complex64>>>,
+}
+
+impl JointLikelihood<'_> {
+    pub fn dimensions(&self) -> usize {
+        self.layout.axes().len()
+    }
+
+    pub fn nodes(&self) -> usize {
+        self.layout.irs().len()
+    }
+
+    /// Nodes that sense something.
+    pub fn sensing(&self) -> impl Iterator<Item = (usize, &[Vec<Complex64>])> {
+        self.evidence.nodes.iter().enumerate().filter_map(|(l, node)| {
+            let used = node.paths.contains(&PathEvidence::Spectrum);
+            node.spectrum.as_deref().filter(|_| used).map(|rows| (l, rows))
+        })
+    }
+
+    /// Paths from which node `l` has a spectrum.
+    pub fn paths(&self, l: usize) -> impl Iterator<Item = usize> {
+        let paths = self.evidence.nodes[l].paths.iter().enumerate();
+        paths.filter(|(_, path)| **path == PathEvidence::Spectrum).map(|(k, _)| k)
+    }
+
+    /// Number of targets of a state.
+    pub fn targets(&self, state: &DVector<f64>) -> usize {
+        (state.len() - self.offset_count()) / self.dimensions()
+    }
+
+    /// Offsets of a state: one per node.
+    pub fn offset_count(&self) -> usize {
+        if self.offsets { self.nodes() } else { 0 }
+    }
+
+    /// Position from free coordinates.
+    pub fn position_m(&self, coordinates: impl IntoIterator<Item = f64>) -> SpacePoint {
+        let mut position_m = self.base_m;
+        for (&axis, value) in self.layout.axes().iter().zip(coordinates) {
+            position_m[axis] = value;
+        }
+        position_m
+    }
+
+    pub fn positions_m(&self, state: &DVector<f64>) -> Vec<SpacePoint> {
+        let dimensions = self.dimensions();
+        let coordinates = |t: usize| (0..dimensions).map(move |i| state[t * dimensions + i]);
+        (0..self.targets(state)).map(|t| self.position_m(coordinates(t))).collect()
+    }
+
+    /// Clock offset of node `l` in metres of range.
+    pub fn offset_m(&self, state: &DVector<f64>, l: usize) -> f64 {
+        if self.offsets { state[state.len() - self.nodes() + l] } else { 0.0 }
+    }
+
+    pub fn sight(&self, state: &DVector<f64>, expand: bool) -> Sight {
+        let views = self.positions_m(state).iter().map(|p| self.layout.views(p, expand)).collect();
+        let turn = |l: usize| {
+            let delay_s = self.offset_m(state, l) / SPEED_OF_LIGHT_M_S;
+            let phasors = self.layout.frequencies_rad_s().iter().map(|w| unit_phasor(-w * delay_s));
+            self.offsets.then(|| phasors.collect())
+        };
+        Sight { views, turns: (0..self.nodes()).map(turn).collect() }
+    }
+
+    /// Value, gradient and information at a state.
+    pub fn expand(&self, state: &DVector<f64>) -> Expansion {
+        let sight = self.sight(state, true);
+        let (targets, dimensions) = (sight.views.len(), self.dimensions());
+        let mut total = Expansion::zeros(state.len());
+        for (l, rows) in self.sensing() {
+            let mut places = Vec::with_capacity(targets * (dimensions + 1));
+            for t in 0..targets {
+                places.extend((0..dimensions).map(|i| t * dimensions + i));
+                places.extend(self.offsets.then_some(targets * dimensions + l));
+            }
+            self.each_moment(&sight, l, rows, |_, moments| total.add(&moments.expansion(), &places));
+        }
+        // The offset of a node without spectra stays where it is.
+        for l in (0..self.offset_count()).filter(|&l| self.paths(l).next().is_none()) {
+            total.information[(targets * dimensions + l, targets * dimensions + l)] = 1.0;
+        }
+        total
+    }
+
+    /// Calls `take` with the moments of every path that node `l` senses.
+    pub fn each_moment(
+        &self,
+        sight: &Sight,
+        l: usize,
+        rows: &[Vec<Complex64>],
+        mut take: impl FnMut(usize, Moments),
+    ) {
+        let sensing: Vec<&View> = sight.views.iter().map(|views| &views[l]).collect();
+        let node = NodeRows::new(rows, &sensing);
+        for k in self.paths(l) {
+            let reflecting: Vec<&View> = sight.views.iter().map(|views| &views[k]).collect();
+            let turn = sight.turns[l].as_ref().map(|turn| &turn[self.layout.range(k)]);
+            take(k, Moments::new(self.layout, k, &node, &sensing, &reflecting, turn));
+        }
+    }
+}

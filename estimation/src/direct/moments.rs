@@ -1,0 +1,253 @@
+//! The likelihood of one path for T targets, from inner products of its atoms, with exact first derivatives.
+//!
+//! Path (l, k) has the mean `sum_t alpha_t m_t`, `m_t = a_l(p_t) outer r_t`, `r_t = (S_k X_k)^T g_k(p_t) .* exp(-j w
+//! (tau(p_t) + o_l))`, with free complex gains alpha. In units of the noise, with the atoms as columns of A and their
+//! derivatives as columns of D:
+//!
+//! - gains `alpha = E^-1 c`, `E = A^H A`, `c = A^H Y`; log-likelihood ratio `J = c^H alpha = ||P_A Y||^2`;
+//! - gradient `2 Re (Y - A alpha)^H D_i alpha`, which is exact because the residual is orthogonal to A;
+//! - Gauss-Newton information `2 Re (D_i alpha)^H (I - P_A) (D_j alpha)`, the Fisher information at these gains.
+//!
+//! Atoms and derivatives are sums of products of a vector over the sensors and a vector over the subcarriers, so that every
+//! inner product is one of short vectors. What is accumulated here, [`Moments`], is additive over frames in which the
+//! gains hold: adding the moments of frames adds them coherently.
+
+use model::CMatrix;
+use model::units::SPEED_OF_LIGHT_M_S;
+use nalgebra::{DMatrix, DVector};
+use num_complex::Complex64;
+
+use super::layout::{Layout, View};
+
+/// Value, gradient and information of a log-likelihood ratio.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Expansion {
+    pub value: f64,
+    pub gradient: DVector<f64>,
+    /// Minus the expected second derivatives: positive semidefinite.
+    pub information: DMatrix<f64>,
+}
+
+impl Expansion {
+    pub fn zeros(parameters: usize) -> Self {
+        Self {
+            value: 0.0,
+            gradient: DVector::zeros(parameters),
+            information: DMatrix::zeros(parameters, parameters),
+        }
+    }
+
+    /// Adds the expansion of a term whose parameter `i` is parameter `places[i]` of this one. Several may be the same.
+    pub fn add(&mut self, term: &Self, places: &[usize]) {
+        self.value += term.value;
+        for (i, &a) in places.iter().enumerate() {
+            self.gradient[a] += term.gradient[i];
+            for (j, &b) in places.iter().enumerate() {
+                self.information[(a, b)] += term.information[(i, j)];
+            }
+        }
+    }
+}
+
+/// The targets as the sensors of one node see them: beamformed data, and inner products of the responses.
+#[derive(Debug, Clone)]
+pub(super) struct NodeRows {
+    /// Per target: `a^H Y` over all subcarriers, for the response and each of its derivatives.
+    rows: Vec<Vec<Vec<Complex64>>>,
+    /// Inner products of all responses and derivatives, target by target.
+    gram: CMatrix,
+}
+
+impl NodeRows {
+    /// `spectrum` has one row for each sensor, over all subcarriers; `views` are those of this node, one for each target.
+    pub fn new(spectrum: &[Vec<Complex64>], views: &[&View]) -> Self {
+        let rows = views
+            .iter()
+            .map(|view| view.arrival.iter().map(|arrival| beamformed(spectrum, arrival)).collect())
+            .collect();
+        let responses: Vec<&Vec<Complex64>> = views.iter().flat_map(|view| &view.arrival).collect();
+        Self { rows, gram: gram(&responses) }
+    }
+}
+
+/// `a^H Y`.
+pub(super) fn beamformed(spectrum: &[Vec<Complex64>], arrival: &[Complex64]) -> Vec<Complex64> {
+    let mut sum = vec![Complex64::ZERO; spectrum.first().map_or(0, Vec::len)];
+    for (row, a) in spectrum.iter().zip(arrival) {
+        let conjugate = a.conj();
+        sum.iter_mut().zip(row).for_each(|(s, y)| *s += y * conjugate);
+    }
+    sum
+}
+
+fn gram<V: AsRef<[Complex64]>>(vectors: &[V]) -> CMatrix {
+    let mut gram = CMatrix::zeros(vectors.len(), vectors.len());
+    for (i, a) in vectors.iter().enumerate() {
+        for (j, b) in vectors.iter().enumerate().skip(i) {
+            let product = inner(a.as_ref(), b.as_ref());
+            gram[(i, j)] = product;
+            gram[(j, i)] = product.conj();
+        }
+    }
+    gram
+}
+
+/// `a^H b`.
+#[inline]
+pub(super) fn inner(a: &[Complex64], b: &[Complex64]) -> Complex64 {
+    a.iter().zip(b).map(|(a, b)| a.conj() * b).sum()
+}
+
+/// Inner products of data, atoms and derivatives of one path. Every target has the same number of parameters: its free
+/// coordinates, and then the clock offset of the sensing node if that is unknown.
+#[derive(Debug, Clone)]
+pub(super) struct Moments {
+    /// `c = A^H Y`.
+    pub product: DVector<Complex64>,
+    /// `E = A^H A`.
+    pub gram: CMatrix,
+    /// `D^H Y`, target by target.
+    pub slopes: DVector<Complex64>,
+    /// `A^H D`.
+    pub mixed: CMatrix,
+    /// `D^H D`.
+    pub curvature: CMatrix,
+    /// Stream vectors of the targets, with delays and offset.
+    pub streams: Vec<Vec<Complex64>>,
+}
+
+impl Moments {
+    /// The moments of path (l, k) for targets whose views at both ends are given. `offset` is the phasor `exp(-j w o_l)` on
+    /// the subcarriers of IRS k where the clock offset of the node is a parameter.
+    pub fn new(
+        layout: &Layout,
+        k: usize,
+        node: &NodeRows,
+        sensing: &[&View],
+        reflecting: &[&View],
+        offset: Option<&[Complex64]>,
+    ) -> Self {
+        let streams = turned_streams(layout, k, sensing, reflecting, offset);
+        let products = gram(&streams);
+        let own = layout.range(k);
+        let (targets, axes) = (sensing.len(), sensing.first().map_or(0, |view| view.arrival.len() - 1));
+        let parameters = streams.len() / targets.max(1) - 1;
+        // Places of the responses and streams of target t: value first, then derivatives.
+        let arrival = |t: usize, i: usize| t * (1 + axes) + i;
+        let stream = |t: usize, i: usize| t * (1 + parameters) + i;
+        let count = targets * parameters;
+        let mut moments = Self {
+            product: DVector::zeros(targets),
+            gram: CMatrix::zeros(targets, targets),
+            slopes: DVector::zeros(count),
+            mixed: CMatrix::zeros(targets, count),
+            curvature: CMatrix::zeros(count, count),
+            streams: Vec::new(),
+        };
+        for t in 0..targets {
+            let rows = &node.rows[t];
+            let (value, row) = (&streams[stream(t, 0)], &rows[0][own.clone()]);
+            moments.product[t] = inner(value, row);
+            for i in 0..parameters {
+                let mut slope = inner(&streams[stream(t, 1 + i)], row);
+                if i < axes {
+                    slope += inner(value, &rows[1 + i][own.clone()]);
+                }
+                moments.slopes[t * parameters + i] = slope;
+            }
+        }
+        for s in 0..targets {
+            for t in 0..targets {
+                let a = |i: usize, j: usize| node.gram[(arrival(s, i), arrival(t, j))];
+                let r = |i: usize, j: usize| products[(stream(s, i), stream(t, j))];
+                moments.gram[(s, t)] = a(0, 0) * r(0, 0);
+                for j in 1..=parameters {
+                    let column = t * parameters + j - 1;
+                    let mut mixed = a(0, 0) * r(0, j);
+                    if j <= axes {
+                        mixed += a(0, j) * r(0, 0);
+                    }
+                    moments.mixed[(s, column)] = mixed;
+                    for i in 1..=parameters {
+                        let mut curvature = a(0, 0) * r(i, j);
+                        if j <= axes {
+                            curvature += a(0, j) * r(i, 0);
+                        }
+                        if i <= axes {
+                            curvature += a(i, 0) * r(0, j);
+                        }
+                        if i <= axes && j <= axes {
+                            curvature += a(i, j) * r(0, 0);
+                        }
+                        moments.curvature[(s * parameters + i - 1, column)] = curvature;
+                    }
+                }
+            }
+        }
+        moments.streams = streams.into_iter().step_by(1 + parameters).collect();
+        moments
+    }
+
+    /// Value, gradient and information with the gains fitted. Zero where the atoms are not independent.
+    pub fn expansion(&self) -> Expansion {
+        let (targets, count) = (self.product.len(), self.slopes.len());
+        let parameters = count / targets;
+        let Some(factor) = self.gram.clone().cholesky() else { return Expansion::zeros(count) };
+        let gains = factor.solve(&self.product);
+        let explained = factor.solve(&self.mixed);
+        let gain = |column: usize| gains[column / parameters];
+        let gradient = DVector::from_fn(count, |j, _| {
+            let fitted: Complex64 = (0..targets).map(|s| gains[s].conj() * self.mixed[(s, j)]).sum();
+            2.0 * (gain(j) * (self.slopes[j].conj() - fitted)).re
+        });
+        let information = DMatrix::from_fn(count, count, |i, j| {
+            let along: Complex64 = (0..targets).map(|s| self.mixed[(s, i)].conj() * explained[(s, j)]).sum();
+            2.0 * (gain(i).conj() * gain(j) * (self.curvature[(i, j)] - along)).re
+        });
+        Expansion { value: self.product.dotc(&gains).re, gradient, information }
+    }
+}
+
+/// Per target: stream vector with delay and offset, and its derivatives with respect to coordinates and offset.
+fn turned_streams(
+    layout: &Layout,
+    k: usize,
+    sensing: &[&View],
+    reflecting: &[&View],
+    offset: Option<&[Complex64]>,
+) -> Vec<Vec<Complex64>> {
+    let own = layout.range(k);
+    let frequencies = &layout.frequencies_rad_s()[own.clone()];
+    let mut all = Vec::with_capacity(sensing.len() * (2 + layout.axes().len()));
+    for (sensor, reflector) in sensing.iter().zip(reflecting) {
+        let mut phasors: Vec<Complex64> = sensor.phasors[own.clone()]
+            .iter()
+            .zip(&reflector.phasors[own.clone()])
+            .map(|(a, b)| a * b)
+            .collect();
+        if let Some(offset) = offset {
+            phasors.iter_mut().zip(offset).for_each(|(phasor, offset)| *phasor *= offset);
+        }
+        let value: Vec<Complex64> =
+            reflector.streams[0].iter().zip(&phasors).map(|(r, phasor)| r * phasor).collect();
+        let delayed = |slope_s: f64| {
+            value.iter().zip(frequencies).map(move |(v, w)| v * Complex64::new(0.0, -w * slope_s))
+        };
+        let derivatives: Vec<Vec<Complex64>> = reflector.streams[1..]
+            .iter()
+            .enumerate()
+            .map(|(i, stream)| {
+                let slope_s = (sensor.direction[i] + reflector.direction[i]) / SPEED_OF_LIGHT_M_S;
+                let own = stream.iter().zip(&phasors).map(|(r, phasor)| r * phasor);
+                own.zip(delayed(slope_s)).map(|(own, delayed)| own + delayed).collect()
+            })
+            .collect();
+        // The offset in metres, so that all parameters have the same scale.
+        let by_offset =
+            offset.filter(|_| !derivatives.is_empty()).map(|_| delayed(1.0 / SPEED_OF_LIGHT_M_S).collect());
+        all.push(value);
+        all.extend(derivatives);
+        all.extend(by_offset);
+    }
+    all
+}
