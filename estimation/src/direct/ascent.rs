@@ -12,9 +12,9 @@ use super::moments::Expansion;
 const MOST_STEPS: usize = 40;
 const MOST_HALVINGS: usize = 12;
 /// The ascent ends where the predicted gain is below this share of the value.
-const LEAST_GAIN: f64 = 1e-12;
+const LEAST_GAIN: f64 = 1e-13;
 /// Relative rounding of values.
-const ROUNDING: f64 = 1e-13;
+const ROUNDING: f64 = 1e-14;
 
 /// The maximum found.
 #[derive(Debug, Clone)]

@@ -1,11 +1,10 @@
 //! Certainty of a fix from the terms of its likelihood: normal peak, protection level and alternative positions.
 
 use model::Point;
-use nalgebra::{Matrix2, SMatrix, SVector};
+use nalgebra::{Matrix2, SMatrix};
 
 use super::likelihood::Term;
 use super::locate::{AlternativePosition, DirectLocator};
-use super::newton::derivatives;
 use super::posterior::{ELSEWHERE, Ellipse, Hypotheses, NormalPeak, Posterior, is_weak};
 use super::protection::{WeightedTerms, largest_eigenvalue};
 
@@ -28,24 +27,19 @@ pub(super) struct Certainty<const N: usize> {
 }
 
 impl<const N: usize> Certainty<N> {
-    /// Certainty of the fix `at`, where `terms` gives the terms of the likelihood at a state and `prior` is information from
-    /// other sources. None where some direction is not determined.
+    /// Certainty of a fix with these terms of the likelihood, expanded at the fix; `prior` is information from other sources.
+    /// None where some direction is not determined.
     pub fn new(
         locator: &DirectLocator,
-        at: &SVector<f64, N>,
+        here: Vec<Term>,
         noise_factor: f64,
-        difference: &SVector<f64, N>,
         prior: &SMatrix<f64, N, N>,
-        terms: impl Fn(&SVector<f64, N>) -> Vec<Term>,
     ) -> Option<Self> {
-        let here = terms(at);
-        let values = |terms: &[Term]| terms.iter().map(|term| term.value).collect::<Vec<f64>>();
-        let derivatives = derivatives(difference, at, &values(&here), |state| values(&terms(state)));
         let hypotheses = Hypotheses::around(&here, noise_factor);
         let weights = hypotheses.weights(&here).iter().map(|weight| weight / noise_factor).collect();
         let (log_density, weak) = (hypotheses.log_density(&here), is_weak(&here, noise_factor));
         let irs_count = locator.system().irs_count();
-        let terms = WeightedTerms { terms: here, derivatives, weights, prior: *prior, irs_count };
+        let terms = WeightedTerms { terms: here, weights, prior: *prior, irs_count };
         let peak = NormalPeak::new(terms.information().cholesky()?.inverse())?;
         Some(Self { terms, hypotheses, log_density, peak, weak })
     }

@@ -11,7 +11,9 @@ use num_complex::Complex64;
 
 use super::detection::resolution_m;
 use super::evidence::{Evidence, NodeEvidence, PathEvidence};
-use super::likelihood::{beamformed, bearing_term, block_row, block_term, cascade_delay_s, delay_term};
+use super::layout::View;
+use super::likelihood::{bearing_term, block_row, block_term, cascade_delay_s, delay_term};
+use super::moments::{beamformed, inner};
 use super::posterior::Hypotheses;
 use super::scene::{IrsView, Scene};
 
@@ -48,7 +50,7 @@ pub(super) struct CoarseGrid {
     /// Per point, node and subcarrier: what the beamformed spectrum is multiplied with.
     re: Vec<f32>,
     im: Vec<f32>,
-    /// Per point and IRS, without the parts that are in the tables.
+    /// Per point and IRS.
     views: Vec<Vec<IrsView>>,
 }
 
@@ -103,10 +105,18 @@ impl CoarseGrid {
             im: Vec::with_capacity(points * irs * scene.channels()),
             views: Vec::new(),
         };
-        grid.views = (0..points).map(|point| scene.views(grid.position_m(point))).collect();
-        grid.scans = (0..irs).map(|l| grid.scan(scene, l)).collect();
+        let mut views = Vec::new();
         for point in 0..points {
-            grid.tabulate(scene, point);
+            let position_m = grid.position_m(point);
+            scene.look(position_m, false, &mut views);
+            grid.views.push(scene.summaries(position_m, &views));
+            grid.tabulate(scene, &views);
+        }
+        grid.scans = (0..irs).map(|l| grid.scan(scene, l)).collect();
+        for views in &grid.views {
+            let beam =
+                |(view, scan): (&IrsView, &Scan)| ((view.sine - scan.lowest) / scan.spacing).round() as u32;
+            grid.beams.extend(views.iter().zip(&grid.scans).map(beam));
         }
         Ok(grid)
     }
@@ -141,23 +151,20 @@ impl CoarseGrid {
         Scan { lowest, spacing, beams }
     }
 
-    /// Fills the tables of a point and drops the tabulated parts of its views.
-    fn tabulate(&mut self, scene: &Scene, point: usize) {
-        let mut views = std::mem::take(&mut self.views[point]);
-        for (scan, view) in self.scans.iter().zip(&views) {
-            self.beams.push(((view.sine - scan.lowest) / scan.spacing).round() as u32);
+    /// Appends the tables of a point: conjugate atoms over the subcarriers, of unit energy with the response of the sensors.
+    fn tabulate(&mut self, scene: &Scene, views: &[View]) {
+        for sensor in views {
+            let root = (sensor.arrival[0].len() as f64).sqrt();
             for (k, reflector) in views.iter().enumerate() {
-                for (p, t) in view.phasors[scene.range(k)].iter().zip(&reflector.template) {
-                    let weight = p * t;
+                let (own, scale) = (scene.range(k), root * reflector.strength());
+                let phasors = sensor.phasors[own.clone()].iter().zip(&reflector.phasors[own]);
+                for ((a, b), stream) in phasors.zip(&reflector.streams[0]) {
+                    let weight = (a * b * stream).conj() / scale;
                     self.re.push(weight.re as f32);
                     self.im.push(weight.im as f32);
                 }
             }
         }
-        for view in &mut views {
-            (view.arrival, view.phasors, view.template) = Default::default();
-        }
-        self.views[point] = views;
     }
 
     /// The likelihood on the whole grid.
@@ -193,7 +200,8 @@ impl CoarseGrid {
             self.each_value(scene, l, node, |point, k, value| {
                 let views = &self.views[point];
                 let fitted = node.paths.get(k).is_some_and(PathEvidence::has_gain);
-                let unit_snr = fitted.then(|| scene.unit_snr(&views[l], &views[k]));
+                let unit_snr = fitted
+                    .then(|| scene.unit_snr(views[k].strength, views[l].distance_m, views[k].distance_m));
                 hypotheses.add(&mut sums[point * count..(point + 1) * count], value, unit_snr);
             });
         }
@@ -257,7 +265,7 @@ impl CoarseGrid {
         node: &NodeEvidence,
         take: &mut impl FnMut(usize, usize, f64),
     ) {
-        let irs = scene.irs_count();
+        let (irs, root) = (scene.irs_count(), (scene.system().sensors as f64).sqrt());
         for (k, path) in node.paths.iter().enumerate() {
             let PathEvidence::Block(expansion) = path else { continue };
             let beams: Vec<_> = self.scans[l]
@@ -267,8 +275,10 @@ impl CoarseGrid {
                 .collect();
             for (point, views) in self.views.iter().enumerate() {
                 let (row, derivative) = &beams[self.beams[point * irs + l] as usize];
-                let offset_s = cascade_delay_s(&views[l], &views[k]) - expansion.delay_s;
-                take(point, k, block_term(row, derivative, &views[k], offset_s));
+                let (light, width) = (&views[k].light, views[k].width_rad_s);
+                let [z, turned] = [row, derivative].map(|row| inner(light, row) / root);
+                let offset_s = cascade_delay_s(views[l].distance_m, views[k].distance_m) - expansion.delay_s;
+                take(point, k, block_term(z, turned, width, offset_s));
             }
         }
     }

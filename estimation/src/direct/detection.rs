@@ -25,15 +25,13 @@ use std::f64::consts::{PI, TAU};
 
 use model::{Point, System};
 use nalgebra::Matrix2;
-use num_complex::Complex64;
 
-use super::scene::{IrsView, Scene};
+use super::moments::{Moments, NodeSight};
+use super::scene::Scene;
 use crate::location::chi_square_survival;
 
 /// Points per side at which the roughness is taken.
 const POINTS: usize = 3;
-/// Distance over which templates are compared.
-const STEP_M: f64 = 0.05;
 /// Dimensions of position and velocity.
 const DIMENSIONS: usize = 4;
 
@@ -148,45 +146,22 @@ fn density(d: usize, log_likelihood: f64, gains: usize) -> f64 {
 
 /// `Lambda` and `G` at a point.
 fn roughness(scene: &Scene, point: Point) -> Roughness {
-    let here = scene.views(point);
-    let count = scene.irs_count();
-    let paths: Vec<(usize, usize)> = (0..count).flat_map(|l| (0..count).map(move |k| (l, k))).collect();
-    let products = |step: Point| -> Vec<Complex64> {
-        let there = scene.views(point + step);
-        paths.iter().map(|&(l, k)| product(scene, &here, &there, l, k)).collect()
-    };
-    let mean = |sum: f64| sum / paths.len() as f64;
-    let loss = |step: Point| {
-        let sum = products(step).iter().map(|z| 1.0 - z.norm_sqr()).sum::<f64>();
-        mean(sum) / STEP_M.powi(2)
-    };
-    let (x, y) = (Point::new(STEP_M, 0.0), Point::new(0.0, STEP_M));
-    // Averaged over both directions: the third order drops out.
-    let even = |step: Point| 0.5 * (loss(step) + loss(-step));
-    let (xx, yy, both) = (even(x), even(y), even(x + y));
-    let xy = 0.5 * (both - xx - yy);
-    let gradient = |step: Point| -> Vec<f64> {
-        let (there, back) = (products(step), products(-step));
-        there.iter().zip(&back).map(|(a, b)| (a * b.conj()).arg() / (2.0 * STEP_M)).collect()
-    };
-    let (along_x, along_y) = (gradient(x), gradient(y));
-    let inner = |a: &[f64], b: &[f64]| mean(a.iter().zip(b).map(|(a, b)| a * b).sum());
-    let cross = inner(&along_x, &along_y);
-    Roughness {
-        shape: Matrix2::new(xx, xy, xy, yy),
-        phase: Matrix2::new(inner(&along_x, &along_x), cross, cross, inner(&along_y, &along_y)),
+    let mut views = Vec::new();
+    scene.look(point, true, &mut views);
+    let (mut shape, mut phase) = (Matrix2::zeros(), Matrix2::zeros());
+    for sensor in &views {
+        let sight = NodeSight::new(None, vec![sensor]);
+        for (k, reflector) in views.iter().enumerate() {
+            let moments = Moments::new(scene.layout(), k, &sight, &[reflector], None);
+            let own = moments.roughness();
+            shape += Matrix2::new(own[(0, 0)], own[(0, 1)], own[(1, 0)], own[(1, 1)]);
+            let turn = |i: usize| moments.mixed[(0, i)].im / moments.energy().max(f64::MIN_POSITIVE);
+            let gradient = Point::new(turn(0), turn(1));
+            phase += gradient * gradient.transpose();
+        }
     }
-}
-
-/// `m^H m'` of the unit templates of path (l, k) at two points.
-fn product(scene: &Scene, here: &[IrsView], there: &[IrsView], l: usize, k: usize) -> Complex64 {
-    let inner =
-        |a: &[Complex64], b: &[Complex64]| -> Complex64 { a.iter().zip(b).map(|(a, b)| a.conj() * b).sum() };
-    let own = scene.range(k);
-    let turned = |views: &[IrsView]| -> Vec<Complex64> {
-        views[l].phasors[own.clone()].iter().zip(&views[k].template).map(|(p, t)| p * t).collect()
-    };
-    inner(&here[l].arrival, &there[l].arrival) * inner(&turned(here), &turned(there))
+    let paths = (views.len() * views.len()) as f64;
+    Roughness { shape: shape / paths, phase: phase / paths }
 }
 
 /// Distance at which two points can be resolved: a delay sample along the path, a beam across it.
@@ -205,7 +180,22 @@ pub(super) fn resolution_m(system: &System) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use num_complex::Complex64;
+
+    use super::super::layout::View;
+    use super::super::moments::inner;
     use super::*;
+
+    /// `m^H m'` of the unit atoms of path (l, k) at two points.
+    fn product(scene: &Scene, here: &[View], there: &[View], l: usize, k: usize) -> Complex64 {
+        let own = scene.range(k);
+        let atom = |views: &[View]| -> Vec<Complex64> {
+            let phasors = views[l].phasors[own.clone()].iter().zip(&views[k].phasors[own.clone()]);
+            phasors.zip(&views[k].streams[0]).map(|((a, b), stream)| a * b * stream).collect()
+        };
+        let energy = 10.0 * here[k].strength() * there[k].strength();
+        inner(&here[l].arrival[0], &there[l].arrival[0]) * inner(&atom(here), &atom(there)) / energy
+    }
 
     /// A chi-square variable of very many degrees of freedom is normal, and its field is twice as rough as each of its
     /// parts: `rho_d -> 2^(d/2) H_(d-1)(z) exp(-z^2 / 2) / (2 pi)^((d + 1) / 2)`.
@@ -249,7 +239,12 @@ mod tests {
         let scene = Scene::new(&system);
         let (point, step) = (Point::new(3.0, 6.5), Point::new(0.03, -0.02));
         let Roughness { shape, phase } = roughness(&scene, point);
-        let (here, there, back) = (scene.views(point), scene.views(point + step), scene.views(point - step));
+        let seen = |point: Point| {
+            let mut views = Vec::new();
+            scene.look(point, false, &mut views);
+            views
+        };
+        let (here, there, back) = (seen(point), seen(point + step), seen(point - step));
         let paths = (0..9).map(|path| (path / 3, path % 3));
         let products: Vec<(Complex64, Complex64)> = paths
             .map(|(l, k)| (product(&scene, &here, &there, l, k), product(&scene, &here, &back, l, k)))

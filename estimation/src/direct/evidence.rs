@@ -6,7 +6,6 @@ use model::CMatrix;
 use num_complex::Complex64;
 
 use super::layout::Layout;
-use super::scene::Scene;
 use crate::delay::BlockExpansion;
 use crate::location::{Bearing, CascadeDelay, Fault};
 
@@ -70,18 +69,6 @@ pub struct Evidence {
 }
 
 impl Evidence {
-    pub(super) fn of_scene(scene: &Scene) -> Self {
-        let count = scene.irs_count();
-        let node = NodeEvidence { spectrum: None, paths: vec![PathEvidence::Missing; count], bearing: None };
-        Self {
-            nodes: vec![node; count],
-            sensors: vec![scene.system().sensors; count],
-            channels: scene.channels(),
-            ranges: (0..count).map(|k| scene.range(k)).collect(),
-            streams: (0..count).map(|k| scene.streams(k)).collect(),
-        }
-    }
-
     /// Empty evidence for the IRSs of a layout.
     pub fn of_layout(layout: &Layout) -> Self {
         let count = layout.irs().len();

@@ -14,19 +14,19 @@
 //! refined in all four variables. The false-alarm probability is that of a field over all four.
 
 use model::Point;
-use nalgebra::{Matrix4, Vector4};
-use num_complex::Complex64;
+use nalgebra::{DMatrix, Matrix4, Vector4};
 use std::collections::BTreeMap;
 
 use super::certainty::Certainty;
 use super::detection::Velocities;
-use super::likelihood::{Term, spectral_total, terms, total};
-use super::locate::{AlternativePosition, DirectLocator, Missed, NEGLIGIBLE, Survey, noise_factor};
-use super::newton::{Climb, Summit};
+use super::layout::View;
+use super::likelihood::{Term, spectral_total, terms, total, total_expansion};
+use super::locate::{AlternativePosition, DirectLocator, Missed, NEGLIGIBLE, Summit, Survey, noise_factor};
+use super::moments::Moments;
 use super::posterior::{Hypotheses, NormalPeak, Posterior, log_mean};
 use crate::location::Caution;
 
-/// Largest number of peaks from which Newton's method starts.
+/// Largest number of peaks from which an ascent starts.
 const MOST_CLIMBS: usize = 3;
 /// A frame certainly sees a target where its false-alarm probability is below this.
 const CERTAIN: f64 = 1e-6;
@@ -105,13 +105,11 @@ impl DirectLocator {
         if false_alarm_probability > self.settings.false_alarm_probability {
             return Err(Missed::NoTarget { probability: false_alarm_probability });
         }
-        let difference = self.batch_climb(half).difference;
-        let terms = |state: &Vector4<f64>| batch.terms(self, state, combination);
+        let here = batch.terms(self, &summit.at, combination, true, &mut Vec::new());
         // A single time does not determine the velocity.
         let slowness = if half == 0.0 { most_speed.max(SLOWEST).powi(-2) } else { 0.0 };
         let prior = Matrix4::from_diagonal(&Vector4::new(0.0, 0.0, slowness, slowness));
-        let certainty = Certainty::new(self, &summit.at, noise_factor, &difference, &prior, terms)
-            .ok_or(Missed::Unobservable)?;
+        let certainty = Certainty::new(self, here, noise_factor, &prior).ok_or(Missed::Unobservable)?;
         let covariance = certainty.peak.covariance;
         // From the middle of the batch to the requested time.
         let mut carry = Matrix4::identity();
@@ -176,10 +174,14 @@ impl DirectLocator {
             }
         }
         starts.sort_by(|a, b| b.1.total_cmp(&a.1));
-        let climb = self.batch_climb(half);
-        let summits = starts.iter().take(MOST_CLIMBS).map(|(start, _)| {
-            climb.climb(*start, |state| total(&batch.terms(self, state, batch.combination)))
-        });
+        let (longest, faster) = (self.longest_step_m(), self.longest_step_m() / half.max(1e-3));
+        let longest = Vector4::new(longest, longest, faster, faster);
+        let mut views: Vec<View> = Vec::new();
+        let mut expand = |state: &Vector4<f64>| {
+            total_expansion(&batch.terms(self, state, batch.combination, true, &mut views), state.len())
+        };
+        let summits =
+            starts.iter().take(MOST_CLIMBS).map(|(start, _)| Summit::above(*start, &longest, &mut expand));
         let searched = |at: &Vector4<f64>| {
             let speed = at.z.hypot(at.w);
             self.searched(at.xy()) && velocities.is_none_or(|searched| speed <= searched.most_speed)
@@ -188,16 +190,6 @@ impl DirectLocator {
             .filter(|summit| searched(&summit.at))
             .max_by(|a, b| a.value.total_cmp(&b.value))
             .ok_or(Missed::Unobservable)
-    }
-
-    fn batch_climb(&self, half: f64) -> Climb<4> {
-        let climb = self.climb();
-        let (difference, longest) = (climb.difference.x, climb.longest.x);
-        let half = half.max(1e-3);
-        Climb {
-            difference: Vector4::new(difference, difference, difference / half, difference / half),
-            longest: Vector4::new(longest, longest, longest / half, longest / half),
-        }
     }
 
     /// Probability of other positions in the middle of the batch, each with the velocity that fits it best. The width of a peak
@@ -213,7 +205,7 @@ impl DirectLocator {
     ) -> Option<(f64, Vec<AlternativePosition>)> {
         let position = certainty.peak.covariance.fixed_view::<2, 2>(0, 0).into_owned();
         let mut posterior = Posterior::normal(&NormalPeak::new(position)?)?;
-        let here = batch.terms(self, &summit.at, Combination::NonCoherent);
+        let here = batch.terms(self, &summit.at, Combination::NonCoherent, false, &mut Vec::new());
         let near = total(&here) - NEGLIGIBLE * noise_factor;
         let totals = batch.frames.iter().map(|(_, survey)| survey.values.total.as_slice()).collect();
         let totals = self.best_along(batch, tried, totals, &[0.0]);
@@ -274,7 +266,7 @@ fn position_at(state: &Vector4<f64>, time: f64) -> Point {
 }
 
 impl FrameBatch<'_> {
-    /// The velocities that a fix may have: Newton's method may leave the tried ones by a step. None where all frames have the
+    /// The velocities that a fix may have: the ascent may leave the tried ones by a step. None where all frames have the
     /// same time.
     fn velocities(&self, half: f64, most_speed: f64, resolution_m: f64) -> Option<Velocities> {
         let count = self.frames.len() as f64;
@@ -315,36 +307,60 @@ impl FrameBatch<'_> {
             energies.fold((0.0, 0), |(e, n), (energy, entries)| (e + energy, n + entries));
         // Four real unknowns besides the gains.
         let freedom = entries as f64 - self.spectral_gains() as f64 - 2.0;
-        noise_factor(energy - spectral_total(&self.terms(locator, state, self.combination)), freedom)
+        let terms = self.terms(locator, state, self.combination, false, &mut Vec::new());
+        noise_factor(energy - spectral_total(&terms), freedom)
     }
 
-    /// The terms of the likelihood at a state; those of spectra are added over the frames where these are coherent.
-    fn terms(&self, locator: &DirectLocator, state: &Vector4<f64>, combination: Combination) -> Vec<Term> {
+    /// The terms of the likelihood at a state, with derivatives if `expand` says so; those of spectra are added over the frames
+    /// where these are coherent.
+    fn terms(
+        &self,
+        locator: &DirectLocator,
+        state: &Vector4<f64>,
+        combination: Combination,
+        expand: bool,
+        views: &mut Vec<View>,
+    ) -> Vec<Term> {
         let mut all: Vec<Term> = Vec::new();
-        let mut coherent: BTreeMap<(usize, usize), (Complex64, f64, f64)> = BTreeMap::new();
+        let mut coherent: BTreeMap<(usize, usize), (Moments, f64)> = BTreeMap::new();
         for (time, survey) in &self.frames {
-            for term in terms(&locator.scene, &survey.evidence, position_at(state, *time)) {
-                match (combination, term.amplitude) {
-                    (Combination::Coherent, Some(z)) => {
-                        let sums = coherent.entry((term.sensor, term.reflector)).or_default();
-                        sums.0 += z * term.strength;
-                        sums.1 += term.strength.powi(2);
-                        sums.2 += term.unit_snr.unwrap_or(0.0);
+            let map = position_map(*time);
+            for mut term in terms(&locator.scene, &survey.evidence, position_at(state, *time), expand, views)
+            {
+                match (combination, term.moments.take()) {
+                    (Combination::Coherent, Some(moments)) => {
+                        let moments = if expand { moments.mapped(&map) } else { moments };
+                        let unit_snr = term.unit_snr.unwrap_or(0.0);
+                        let sums = coherent.entry((term.sensor, term.reflector));
+                        sums.and_modify(|(sum, snr)| {
+                            sum.add(&moments);
+                            *snr += unit_snr;
+                        })
+                        .or_insert((moments, unit_snr));
                     }
-                    _ => all.push(term),
+                    (_, moments) => {
+                        if expand {
+                            term.expansion = term.expansion.mapped(&map);
+                        }
+                        all.push(Term { moments, ..term });
+                    }
                 }
             }
         }
-        all.extend(coherent.into_iter().map(|((sensor, reflector), (z, energy, unit_snr))| Term {
+        all.extend(coherent.into_iter().map(|((sensor, reflector), (moments, unit_snr))| Term {
             sensor,
             reflector,
-            value: z.norm_sqr() / energy,
-            amplitude: Some(z),
-            strength: energy.sqrt(),
+            expansion: moments.expansion(),
+            moments: Some(moments),
             unit_snr: Some(unit_snr),
         }));
         all
     }
+}
+
+/// The position at a time as a linear function of the state: `[1, t 1]`.
+fn position_map(time: f64) -> DMatrix<f64> {
+    DMatrix::from_row_slice(2, 4, &[1.0, 0.0, time, 0.0, 0.0, 1.0, 0.0, time])
 }
 
 #[cfg(test)]

@@ -8,8 +8,9 @@ use std::f64::consts::TAU;
 use std::ops::Range;
 
 use model::algebra::unit_phasor;
+use model::panel::at_height_zero;
 use model::units::SPEED_OF_LIGHT_M_S;
-use model::{Aperture, CMatrix, Carrier, SpacePoint};
+use model::{Aperture, CMatrix, Carrier, SpacePoint, System, Wavefront};
 use num_complex::Complex64;
 
 /// Why IRSs make no layout.
@@ -65,8 +66,21 @@ pub struct Layout {
     ranges: Vec<Range<usize>>,
     /// Angular baseband frequency of all subcarriers, rad/s.
     frequencies_rad_s: Vec<f64>,
-    /// `(S_k X_k)^T`, N columns of n values each.
-    radiated: Vec<CMatrix>,
+    comb: Option<Comb>,
+    /// `S_k^T`: N columns of D values each.
+    signals: Vec<CMatrix>,
+    /// `X_k^T`: D columns of n values each.
+    codes: Vec<CMatrix>,
+}
+
+/// Equally spaced frequencies, of which any may be missing: their phasors are products of two short tables.
+#[derive(Debug, Clone)]
+struct Comb {
+    lowest_rad_s: f64,
+    step_rad_s: f64,
+    /// Place of every subcarrier in the comb.
+    places: Vec<usize>,
+    blocks: usize,
 }
 
 /// A point as one IRS sees it. Every list of vectors has the value first, then the derivatives with respect to the free
@@ -78,6 +92,8 @@ pub(super) struct View {
     pub direction: Vec<f64>,
     /// `a_l(p)`.
     pub arrival: Vec<Vec<Complex64>>,
+    /// `S_k^T g_k(p)`, per stream: the conjugate of the paper's `b_k`.
+    pub contents: Vec<Vec<Complex64>>,
     /// `(S_k X_k)^T g_k(p)` on the IRS's own subcarriers, without delay.
     pub streams: Vec<Vec<Complex64>>,
     /// `exp(-j w d / c)` on all subcarriers.
@@ -94,7 +110,32 @@ impl Layout {
         if irs.is_empty() {
             return Err(LayoutError::Empty);
         }
-        let radiated = irs.iter().enumerate().map(|(k, irs)| irs.radiated(k)).collect::<Result<_, _>>()?;
+        irs.iter().enumerate().try_for_each(|(k, irs)| irs.check(k))?;
+        Ok(Self::assembled(carrier, irs, axes))
+    }
+
+    /// The layout of a system, which is consistent. Targets are in the plane.
+    pub(super) fn of_system(system: &System) -> Self {
+        let carrier = Carrier { wavelength_m: system.wavelength_m, wavefront: Wavefront::Plane };
+        let spacing_m = system.spacing_wavelengths * system.wavelength_m;
+        let irs = system.irs.iter().map(|irs| {
+            let line = |count: usize| Aperture::line_from_end(count, spacing_m, irs.pose.broadside_rad);
+            LayoutIrs {
+                centre_m: at_height_zero(irs.pose.position_m),
+                sensors: line(system.sensors),
+                // The paper's a(theta)^H on the reflecting side.
+                elements: line(system.elements).mirrored(),
+                reflected_signal: irs.reflected_signal.clone(),
+                codes: irs.waveform.codes.clone(),
+                frequencies_hz: irs.waveform.subcarriers.iter().map(|&i| system.frequency_hz(i)).collect(),
+            }
+        });
+        Self::assembled(carrier, irs.collect(), vec![0, 1])
+    }
+
+    fn assembled(carrier: Carrier, irs: Vec<LayoutIrs>, axes: Vec<usize>) -> Self {
+        let signals = irs.iter().map(|irs| irs.reflected_signal.transpose()).collect();
+        let codes = irs.iter().map(|irs| irs.codes.transpose()).collect();
         let mut ranges = Vec::with_capacity(irs.len());
         let mut frequencies_rad_s = Vec::new();
         for irs in &irs {
@@ -102,7 +143,8 @@ impl Layout {
             frequencies_rad_s.extend(irs.frequencies_hz.iter().map(|f| TAU * f));
             ranges.push(begin..frequencies_rad_s.len());
         }
-        Ok(Self { carrier, irs, axes, ranges, frequencies_rad_s, radiated })
+        let comb = Comb::new(&frequencies_rad_s);
+        Self { carrier, irs, axes, ranges, frequencies_rad_s, comb, signals, codes }
     }
 
     /// The IRSs.
@@ -133,34 +175,36 @@ impl Layout {
         view.direction.clear();
         view.direction.extend(self.axes.iter().map(|&axis| relative_m[axis] / view.distance_m));
         let count = if expand { 1 + self.axes.len() } else { 1 };
-        view.arrival.resize_with(count, Vec::new);
-        view.streams.resize_with(count, Vec::new);
-        for values in &mut view.arrival {
-            values.clear();
-        }
-        for values in &mut view.streams {
-            values.clear();
-            values.resize(irs.frequencies_hz.len(), Complex64::ZERO);
-        }
-        for offset in &irs.sensors.offsets_m {
+        reset(&mut view.arrival, count, irs.sensors.len());
+        reset(&mut view.contents, count, irs.codes.nrows());
+        reset(&mut view.streams, count, irs.frequencies_hz.len());
+        for (m, offset) in irs.sensors.offsets_m.iter().enumerate() {
             let (phase, gradient) = self.carrier.phase_rad(offset, &relative_m);
             let response = unit_phasor(phase);
-            view.arrival[0].push(response);
+            view.arrival[0][m] = response;
             for (values, &axis) in view.arrival[1..].iter_mut().zip(&self.axes) {
-                values.push(response * Complex64::new(0.0, gradient[axis]));
+                values[m] = response * Complex64::new(0.0, gradient[axis]);
             }
         }
-        for (offset, column) in irs.elements.offsets_m.iter().zip(self.radiated[k].column_iter()) {
+        for (offset, signal) in irs.elements.offsets_m.iter().zip(self.signals[k].column_iter()) {
             let (phase, gradient) = self.carrier.phase_rad(offset, &relative_m);
             let response = unit_phasor(phase);
-            add_scaled(&mut view.streams[0], column.as_slice(), response);
-            for (values, &axis) in view.streams[1..].iter_mut().zip(&self.axes) {
-                add_scaled(values, column.as_slice(), response * Complex64::new(0.0, gradient[axis]));
+            add_scaled(&mut view.contents[0], signal.as_slice(), response);
+            for (values, &axis) in view.contents[1..].iter_mut().zip(&self.axes) {
+                add_scaled(values, signal.as_slice(), response * Complex64::new(0.0, gradient[axis]));
+            }
+        }
+        for (content, stream) in view.contents.iter().zip(&mut view.streams) {
+            for (factor, code) in content.iter().zip(self.codes[k].column_iter()) {
+                add_scaled(stream, code.as_slice(), *factor);
             }
         }
         let delay_s = view.distance_m / SPEED_OF_LIGHT_M_S;
         view.phasors.clear();
-        view.phasors.extend(self.frequencies_rad_s.iter().map(|w| unit_phasor(-w * delay_s)));
+        match &self.comb {
+            Some(comb) => comb.extend(&mut view.phasors, -delay_s),
+            None => view.phasors.extend(self.frequencies_rad_s.iter().map(|w| unit_phasor(-w * delay_s))),
+        }
     }
 
     /// The point as every IRS sees it.
@@ -178,6 +222,75 @@ impl Layout {
     }
 }
 
+impl Layout {
+    /// Variance of the spectrum that IRS `k` sends to a point, rad^2/s^2, and its derivatives.
+    pub(super) fn spectral_variance(&self, k: usize, view: &View) -> Vec<f64> {
+        let frequencies = &self.frequencies_rad_s[self.range(k)];
+        let powers = |i: usize| {
+            let twice = if i == 0 { 1.0 } else { 2.0 };
+            view.streams[0].iter().zip(&view.streams[i]).map(move |(x, d)| twice * (x.conj() * d).re)
+        };
+        let energy = powers(0).sum::<f64>().max(f64::MIN_POSITIVE);
+        let centre = powers(0).zip(frequencies).map(|(p, w)| p * w).sum::<f64>() / energy;
+        // The derivative of the centre drops out.
+        let second = |i: usize| {
+            powers(i).zip(frequencies).map(|(p, w)| p * (w - centre).powi(2)).sum::<f64>() / energy
+        };
+        let variance = second(0);
+        let slope = |i: usize| second(i) - variance * powers(i).sum::<f64>() / energy;
+        std::iter::once(variance).chain((1..view.streams.len()).map(slope)).collect()
+    }
+}
+
+impl View {
+    /// `||b_k||`.
+    pub fn strength(&self) -> f64 {
+        self.contents[0].iter().map(Complex64::norm_sqr).sum::<f64>().sqrt().max(f64::MIN_POSITIVE)
+    }
+}
+
+/// Makes `count` lists of `length` zeros.
+fn reset(lists: &mut Vec<Vec<Complex64>>, count: usize, length: usize) {
+    lists.resize_with(count, Vec::new);
+    for values in lists {
+        values.clear();
+        values.resize(length, Complex64::ZERO);
+    }
+}
+
+impl Comb {
+    const STRIDE: usize = 16;
+    /// Largest number of places; the tables stay much shorter than this.
+    const MOST_PLACES: f64 = 65_536.0;
+
+    /// The comb of these frequencies, if they have one that is worth its tables.
+    fn new(frequencies_rad_s: &[f64]) -> Option<Self> {
+        let mut sorted = frequencies_rad_s.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let (lowest_rad_s, highest) = (*sorted.first()?, *sorted.last()?);
+        let gaps = sorted.windows(2).map(|pair| pair[1] - pair[0]);
+        let step_rad_s = gaps.filter(|gap| *gap > 1e-9 * highest.abs()).fold(f64::INFINITY, f64::min);
+        let place = |w: f64| (w - lowest_rad_s) / step_rad_s;
+        let regular = |w: &f64| (place(*w) - place(*w).round()).abs() < 1e-6;
+        if !(place(highest) < Self::MOST_PLACES) || !frequencies_rad_s.iter().all(regular) {
+            return None;
+        }
+        let places: Vec<usize> = frequencies_rad_s.iter().map(|w| place(*w).round() as usize).collect();
+        let blocks = place(highest).round() as usize / Self::STRIDE + 1;
+        (blocks + Self::STRIDE < places.len()).then_some(Self { lowest_rad_s, step_rad_s, places, blocks })
+    }
+
+    /// Appends `exp(j w t)` of every subcarrier.
+    fn extend(&self, phasors: &mut Vec<Complex64>, time_s: f64) {
+        let (lowest, step) = (self.lowest_rad_s * time_s, self.step_rad_s * time_s);
+        let fine: [Complex64; Self::STRIDE] = std::array::from_fn(|i| unit_phasor(step * i as f64));
+        let rough = (0..self.blocks).map(|i| unit_phasor(lowest + step * (i * Self::STRIDE) as f64));
+        let rough: Vec<Complex64> = rough.collect();
+        let product = |&place: &usize| rough[place / Self::STRIDE] * fine[place % Self::STRIDE];
+        phasors.extend(self.places.iter().map(product));
+    }
+}
+
 /// `sum += values * factor`.
 #[inline]
 fn add_scaled(sum: &mut [Complex64], values: &[Complex64], factor: Complex64) {
@@ -187,8 +300,7 @@ fn add_scaled(sum: &mut [Complex64], values: &[Complex64], factor: Complex64) {
 }
 
 impl LayoutIrs {
-    /// `(S X)^T`, after the checks.
-    fn radiated(&self, k: usize) -> Result<CMatrix, LayoutError> {
+    fn check(&self, k: usize) -> Result<(), LayoutError> {
         for (what, aperture) in [("sensors", &self.sensors), ("elements", &self.elements)] {
             if aperture.is_empty() {
                 return Err(LayoutError::Nothing { k, what });
@@ -217,7 +329,7 @@ impl LayoutIrs {
         if self.frequencies_hz.iter().chain(self.centre_m.iter()).any(|v| !v.is_finite()) {
             return Err(LayoutError::NotFinite { k, what: "centre or list of frequencies" });
         }
-        let radiated = (&self.reflected_signal * &self.codes).transpose();
-        if radiated.norm_squared() > 0.0 { Ok(radiated) } else { Err(LayoutError::Dark { k }) }
+        let radiated = (&self.reflected_signal * &self.codes).norm_squared();
+        if radiated > 0.0 { Ok(()) } else { Err(LayoutError::Dark { k }) }
     }
 }

@@ -1,20 +1,27 @@
-//! The log-likelihood ratio of a point, term by term.
+//! The log-likelihood ratio of a point, term by term, with its derivatives.
 //!
-//! Spectrum: `J = |z|^2`, `z = m^H Y / (||m|| sigma)`. Block R with derivative R' at tau_0: with `z = a^H R b /
-//! (sqrt(M) ||b|| sigma)`, its derivative z' and the illumination's centre w and width B, the peak is
-//! `|z|^2 exp(B^2 (e^2 - (d - e)^2))`, `d = tau(x) - tau_0`, `e = Re(z^* (z' - j w z)) / (B^2 |z|^2)`: value
-//! and slope at tau_0 are exact, the curvature is that of a known spectrum, and far from tau_0 the block carries no
-//! information. Delays and bearings: a normal law with a share of gross errors, uniform over the window.
+//! Spectrum: `J = |m^H Y|^2 / (||m||^2 sigma^2)`, see [`super::moments`]. Block R with derivative R' at tau_0: with
+//! `c = a^H R b`, its derivative c' and the width B of the illumination, the peak is `|c|^2 / ||m||^2 exp(2 d s - (B d)^2)`,
+//! `d = tau(x) - tau_0`, `s = Re(c^* c') / |c|^2`: value and slope at tau_0 are exact, the curvature is that of a known
+//! spectrum, and far from tau_0 the block carries no information. `s` counts up to B. Delays and bearings: a normal law with
+//! a share of gross errors, uniform over the window.
+//!
+//! Gradients are exact for all of them. The information of a spectrum or block is that of its atom at the energy J; that of
+//! a delay or bearing is its inverse variance, weighted with the probability that it is no gross error.
 
 use std::f64::consts::TAU;
 
 use model::geometry::wrap_angle;
 use model::units::SPEED_OF_LIGHT_M_S;
 use model::{CMatrix, Point};
+use nalgebra::{DMatrix, DVector};
 use num_complex::Complex64;
 
 use super::evidence::{Evidence, NodeEvidence, PathEvidence};
+use super::layout::View;
+use super::moments::{Expansion, Moments, NodeSight, inner};
 use super::scene::{IrsView, Scene};
+use crate::delay::BlockExpansion;
 
 /// Assumed share of gross errors among delays and bearings.
 const GROSS_SHARE: f64 = 0.05;
@@ -22,118 +29,204 @@ const GROSS_SHARE: f64 = 0.05;
 const FARTHEST_PEAK: f64 = 1.0;
 
 /// One term of the log-likelihood ratio at a point or state of the target: a path or a bearing.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Term {
     pub sensor: usize,
     /// The number of IRSs for a bearing.
     pub reflector: usize,
-    /// The log-likelihood ratio.
-    pub value: f64,
-    /// `z` of a spectrum, where `|z|^2` is the value: such terms of several frames can be added coherently.
-    pub amplitude: Option<Complex64>,
-    /// `||b_k||`.
-    pub strength: f64,
+    /// The log-likelihood ratio, and its derivatives where these were asked for.
+    pub expansion: Expansion,
+    /// Inner products of a spectrum: those of several frames can be added coherently.
+    pub moments: Option<Moments>,
     /// SNR at unit cross-section of a path whose gain is fitted: of a spectrum or a block.
     pub unit_snr: Option<f64>,
 }
 
+impl Term {
+    /// The log-likelihood ratio.
+    pub fn value(&self) -> f64 {
+        self.expansion.value
+    }
+}
+
 /// The log-likelihood ratio of all terms.
 pub(super) fn total(terms: &[Term]) -> f64 {
-    terms.iter().map(|term| term.value).sum()
+    terms.iter().map(Term::value).sum()
 }
 
 /// The part of [`total`] that comes from spectra.
 pub(super) fn spectral_total(terms: &[Term]) -> f64 {
-    terms.iter().filter(|term| term.amplitude.is_some()).map(|term| term.value).sum()
+    terms.iter().filter(|term| term.moments.is_some()).map(Term::value).sum()
 }
 
-/// The terms of the evidence at a point, row by row; the bearing of a node follows its paths.
-pub(super) fn terms(scene: &Scene, evidence: &Evidence, point: Point) -> Vec<Term> {
-    let views = scene.views(point);
-    let mut terms = Vec::with_capacity(views.len() * (views.len() + 1));
+/// The sum of all terms with its derivatives.
+pub(super) fn total_expansion(terms: &[Term], parameters: usize) -> Expansion {
+    let mut total = Expansion::zeros(parameters);
+    for Term { expansion, .. } in terms {
+        total.value += expansion.value;
+        total.gradient += &expansion.gradient;
+        total.information += &expansion.information;
+    }
+    total
+}
+
+/// The terms of the evidence at a point, row by row, with derivatives if `expand` says so; the bearing of a node follows its
+/// paths. Buffers of `views` are reused.
+pub(super) fn terms(
+    scene: &Scene,
+    evidence: &Evidence,
+    point: Point,
+    expand: bool,
+    views: &mut Vec<View>,
+) -> Vec<Term> {
+    scene.look(point, expand, views);
+    let count = views.len();
+    let mut terms = Vec::with_capacity(count * (count + 1));
     for (l, node) in evidence.nodes.iter().enumerate() {
-        let row = node.spectrum.as_ref().map(|rows| turned_row(rows, &views[l]));
-        let plain = |reflector: usize, value: f64| Term {
-            sensor: l,
-            reflector,
-            value,
-            amplitude: None,
-            strength: 0.0,
-            unit_snr: None,
-        };
+        let sight = NodeSight::new(node.spectrum.as_deref(), vec![&views[l]]);
+        let moments = |k: usize| Moments::new(scene.layout(), k, &sight, &[&views[k]], None);
         for (k, path) in node.paths.iter().enumerate() {
-            let fitted = |value: f64, amplitude: Option<Complex64>| Term {
-                amplitude,
-                strength: views[k].strength,
-                unit_snr: Some(scene.unit_snr(&views[l], &views[k])),
-                ..plain(k, value)
-            };
-            terms.extend(match (path, &row) {
-                (PathEvidence::Spectrum, Some(row)) => {
-                    let own = &row[scene.range(k)];
-                    let z: Complex64 = own.iter().zip(&views[k].template).map(|(y, t)| y * t).sum();
-                    Some(fitted(z.norm_sqr(), Some(z)))
+            let unit_snr =
+                || Some(scene.unit_snr(views[k].strength(), views[l].distance_m, views[k].distance_m));
+            let term =
+                |expansion, moments, unit_snr| Term { sensor: l, reflector: k, expansion, moments, unit_snr };
+            terms.extend(match path {
+                PathEvidence::Spectrum => {
+                    let moments = moments(k);
+                    Some(term(moments.expansion(), Some(moments), unit_snr()))
                 }
-                (PathEvidence::Block(expansion), _) => {
-                    let arrival = &views[l].arrival;
-                    let [row, derivative] = [&expansion.block, &expansion.block_derivative]
-                        .map(|matrix| block_row(matrix, arrival));
-                    let offset_s = cascade_delay_s(&views[l], &views[k]) - expansion.delay_s;
-                    Some(fitted(block_term(&row, &derivative, &views[k], offset_s), None))
+                PathEvidence::Block(block) => {
+                    let roughness = expand.then(|| moments(k).roughness());
+                    Some(term(
+                        block_expansion(scene, k, block, &views[l], &views[k], roughness),
+                        None,
+                        unit_snr(),
+                    ))
                 }
-                _ => delay_term(path, &views[l], &views[k]).map(|value| plain(k, value)),
+                PathEvidence::Delay { delay, window_s } => {
+                    let error_s = cascade_delay_s(views[l].distance_m, views[k].distance_m) - delay.delay_s;
+                    let slopes = delay_slopes(&views[l], &views[k], expand);
+                    Some(term(
+                        gross_or_normal_expansion(error_s, delay.variance_s2, *window_s, &slopes),
+                        None,
+                        None,
+                    ))
+                }
+                PathEvidence::Missing => None,
             });
         }
-        terms.extend(bearing_term(node, &views[l]).map(|value| plain(views.len(), value)));
+        terms.extend(node.counted_bearing().map(|(bearing, window_rad)| {
+            let pose = &scene.system().irs[l].pose;
+            let error = wrap_angle(pose.bearing_rad(point) - bearing.bearing_rad);
+            let slopes = pose.bearing_gradient_rad_m(point);
+            let slopes = if expand { slopes.as_slice() } else { &[] };
+            let expansion = gross_or_normal_expansion(error, bearing.variance_rad2, window_rad, slopes);
+            Term { sensor: l, reflector: count, expansion, moments: None, unit_snr: None }
+        }));
     }
     terms
 }
 
-/// Delay from one IRS over the point to another.
-pub(super) fn cascade_delay_s(sensor: &IrsView, reflector: &IrsView) -> f64 {
-    (sensor.distance_m + reflector.distance_m) / SPEED_OF_LIGHT_M_S
+/// Delay over two distances.
+pub(super) fn cascade_delay_s(sensor_m: f64, reflector_m: f64) -> f64 {
+    (sensor_m + reflector_m) / SPEED_OF_LIGHT_M_S
 }
 
-/// `a^H Y / sqrt(M)` with the delay from the target to the sensors taken out.
-fn turned_row(rows: &[Vec<Complex64>], view: &IrsView) -> Vec<Complex64> {
-    let mut sum = beamformed(rows, &view.arrival);
-    sum.iter_mut().zip(&view.phasors).for_each(|(s, p)| *s *= p);
-    sum
+/// Gradient of the cascade delay; empty without derivatives.
+fn delay_slopes(sensor: &View, reflector: &View, expand: bool) -> Vec<f64> {
+    let both = sensor.direction.iter().zip(&reflector.direction);
+    both.filter(|_| expand).map(|(a, b)| (a + b) / SPEED_OF_LIGHT_M_S).collect()
 }
 
-/// `a^H Y / sqrt(M)`.
-pub(super) fn beamformed(rows: &[Vec<Complex64>], arrival: &[Complex64]) -> Vec<Complex64> {
-    let mut sum = vec![Complex64::ZERO; rows.first().map_or(0, Vec::len)];
-    for (row, a) in rows.iter().zip(arrival) {
-        sum.iter_mut().zip(row).for_each(|(s, y)| *s += y * a);
-    }
-    sum
-}
-
-/// `a^H R / sqrt(M)`.
+/// `a^H R`.
 pub(super) fn block_row(matrix: &CMatrix, arrival: &[Complex64]) -> Vec<Complex64> {
-    let sum = |c: usize| matrix.column(c).iter().zip(arrival).map(|(r, a)| r * a).sum();
-    (0..matrix.ncols()).map(sum).collect()
+    matrix.column_iter().map(|column| inner(arrival, column.as_slice())).collect()
 }
 
-/// Term of a block from its beamformed rows, `d` seconds from the delay of its expansion.
-pub(super) fn block_term(row: &[Complex64], derivative: &[Complex64], view: &IrsView, d: f64) -> f64 {
-    let lit =
-        |row: &[Complex64]| -> Complex64 { row.iter().zip(view.light.iter()).map(|(r, b)| r * b).sum() };
-    let (z, turned) = (lit(row), lit(derivative));
-    let (energy, width) = (z.norm_sqr(), view.width_rad_s);
+/// Term of a block with derivatives, if the roughness of its atom is given.
+fn block_expansion(
+    scene: &Scene,
+    k: usize,
+    block: &BlockExpansion,
+    sensor: &View,
+    reflector: &View,
+    roughness: Option<DMatrix<f64>>,
+) -> Expansion {
+    let count = roughness.as_ref().map_or(0, DMatrix::nrows);
+    let rows: Vec<[Vec<Complex64>; 2]> = sensor
+        .arrival
+        .iter()
+        .map(|arrival| [&block.block, &block.block_derivative].map(|matrix| block_row(matrix, arrival)))
+        .collect();
+    // c and c', and their derivatives.
+    let content = &reflector.contents[0];
+    let [c, turned] = [0, 1].map(|part| inner(content, &rows[0][part]));
+    let strength = reflector.strength();
+    let scale = (sensor.arrival[0].len() as f64).sqrt() * strength;
+    let variances = scene.layout().spectral_variance(k, reflector);
+    let width = variances[0].sqrt();
+    let d = cascade_delay_s(sensor.distance_m, reflector.distance_m) - block.delay_s;
+    let value = block_term(c / scale, turned / scale, width, d);
+    let Some(roughness) = roughness else { return Expansion { value, ..Expansion::zeros(0) } };
+    let energy = c.norm_sqr();
+    if energy == 0.0 || width == 0.0 {
+        return Expansion { value, ..Expansion::zeros(count) };
+    }
+    let slope = (c.conj() * turned).re / energy;
+    let slopes_s = delay_slopes(sensor, reflector, true);
+    let gradient = DVector::from_fn(count, |i, _| {
+        let derivative = |part: usize| {
+            inner(&reflector.contents[1 + i], &rows[0][part]) + inner(content, &rows[1 + i][part])
+        };
+        let (by_c, by_turned) = (derivative(0), derivative(1));
+        let growth = 2.0 * (c.conj() * by_c).re / energy;
+        let strengthening = 2.0 * inner(content, &reflector.contents[1 + i]).re / strength.powi(2);
+        let by_variance = variances[1 + i];
+        // Derivative of 2 d s, with s limited to B.
+        let along = if slope.abs() < FARTHEST_PEAK * width {
+            let by_slope = ((by_c.conj() * turned).re + (c.conj() * by_turned).re) / energy - slope * growth;
+            2.0 * (slopes_s[i] * slope + d * by_slope)
+        } else {
+            let limit = FARTHEST_PEAK.copysign(slope);
+            2.0 * limit * (slopes_s[i] * width + d * by_variance / (2.0 * width))
+        };
+        let away = 2.0 * variances[0] * d * slopes_s[i] + d * d * by_variance;
+        value * (growth - strengthening + along - away)
+    });
+    Expansion { value, gradient, information: roughness * (2.0 * value) }
+}
+
+/// Term of a block from its products c and c' with the unit atom, `d` seconds from the delay of its expansion.
+pub(super) fn block_term(z: Complex64, turned: Complex64, width: f64, d: f64) -> f64 {
+    let energy = z.norm_sqr();
     if energy == 0.0 || width == 0.0 {
         return energy;
     }
-    let slope = (z.conj() * (turned - Complex64::new(0.0, view.centre_rad_s) * z)).re / energy;
+    let slope = (z.conj() * turned).re / energy;
     let (peak, here) = ((slope / width).clamp(-FARTHEST_PEAK, FARTHEST_PEAK), width * d);
     energy * (peak.powi(2) - (here - peak).powi(2)).exp()
 }
 
+/// Ratio of a normal law to one that is uniform over the window w, with its share: `(1 - p) w N(e; 0, v)`.
+fn normal_ratio(error: f64, variance: f64, window: f64) -> f64 {
+    (1.0 - GROSS_SHARE) * window / (TAU * variance).sqrt() * (-0.5 * error.powi(2) / variance).exp()
+}
+
 /// `ln(p + (1 - p) w N(e; 0, v))`: the ratio to a value that is uniform over the window w.
 fn gross_or_normal(error: f64, variance: f64, window: f64) -> f64 {
-    let ratio = window / (TAU * variance).sqrt() * (-0.5 * error.powi(2) / variance).exp();
-    (GROSS_SHARE + (1.0 - GROSS_SHARE) * ratio).ln()
+    (GROSS_SHARE + normal_ratio(error, variance, window)).ln()
+}
+
+/// [`gross_or_normal`] with derivatives, from those of the error.
+fn gross_or_normal_expansion(error: f64, variance: f64, window: f64, slopes: &[f64]) -> Expansion {
+    let ratio = normal_ratio(error, variance, window);
+    let weight = ratio / (GROSS_SHARE + ratio) / variance;
+    let slopes = DVector::from_row_slice(slopes);
+    Expansion {
+        value: gross_or_normal(error, variance, window),
+        information: &slopes * slopes.transpose() * weight,
+        gradient: slopes * (-weight * error),
+    }
 }
 
 /// Term of a node's bearing.
@@ -146,6 +239,88 @@ pub(super) fn bearing_term(node: &NodeEvidence, view: &IrsView) -> Option<f64> {
 /// Term of a delay.
 pub(super) fn delay_term(path: &PathEvidence, sensor: &IrsView, reflector: &IrsView) -> Option<f64> {
     let PathEvidence::Delay { delay, window_s } = path else { return None };
-    let error_s = cascade_delay_s(sensor, reflector) - delay.delay_s;
+    let error_s = cascade_delay_s(sensor.distance_m, reflector.distance_m) - delay.delay_s;
     Some(gross_or_normal(error_s, delay.variance_s2, *window_s))
+}
+
+#[cfg(test)]
+mod tests {
+    use model::{EchoSource, Scenario};
+    use proptest::prelude::*;
+
+    use super::super::{DirectLocator, DirectSettings};
+    use super::*;
+    use crate::delay::DelayEstimator;
+    use crate::location::{Bearing, CascadeDelay};
+
+    /// A frame of Table I as evidence; paths deliver spectra, blocks, delays, or all of them in turn.
+    fn evidence(locator: &DirectLocator, source: &EchoSource, payload: usize) -> Evidence {
+        let mut evidence = locator.evidence();
+        for l in 0..3 {
+            let node = DelayEstimator::new(source.system(), l).unwrap();
+            let report = node.estimate(&source.frame(l, 0, source.target_m(0))).unwrap();
+            for (k, path) in report.paths.iter().enumerate() {
+                match if payload < 3 { payload } else { (l + k) % 3 } {
+                    0 => evidence.spectrum(l, k, &path.spectrum, report.noise_power_w),
+                    1 => evidence.block(l, k, &path.expansion(), report.noise_power_w),
+                    _ => {
+                        let delay =
+                            CascadeDelay { delay_s: path.delay_s, variance_s2: path.delay_variance_s2 };
+                        evidence.delay(l, k, delay, node.window(k).unwrap().width_s())
+                    }
+                }
+                .unwrap();
+            }
+            let bearing_rad = report.arrival_rad + source.system().irs[l].pose.broadside_rad;
+            let bearing = Bearing { bearing_rad, variance_rad2: report.arrival_variance_rad2 };
+            evidence.bearing(l, bearing, 0.5).unwrap();
+        }
+        evidence
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+        /// Every kind of payload, term by term, anywhere in the area.
+        #[test]
+        fn gradients_match_differences(seed in 0u64..1000, payload in 0usize..4, x in 0.0..10.0f64, y in 0.0..10.0f64) {
+            let source = EchoSource::new(&Scenario::default().with_seed(seed)).unwrap();
+            let locator = DirectLocator::new(source.system(), DirectSettings::default()).unwrap();
+            let evidence = evidence(&locator, &source, payload);
+            let at = |point: Point, expand: bool| terms(&locator.scene, &evidence, point, expand, &mut Vec::new());
+            let (point, h) = (Point::new(x, y), 2e-4);
+            let here = at(point, true);
+            for axis in 0..2 {
+                let mut step = Point::zeros();
+                step[axis] = h;
+                let values: Vec<Vec<Term>> =
+                    [-2.0, -1.0, 1.0, 2.0].map(|steps| at(point + step * steps, false)).into_iter().collect();
+                for (i, term) in here.iter().enumerate() {
+                    let v: Vec<f64> = values.iter().map(|terms| terms[i].value()).collect();
+                    let difference = (8.0 * (v[2] - v[1]) - (v[3] - v[0])) / (12.0 * h);
+                    let slope = term.expansion.gradient[axis];
+                    let scale = 1.0 + term.value().abs() + slope.abs();
+                    prop_assert!((difference - slope).abs() < 1e-6 * scale, "term {i}: {difference} {slope}");
+                }
+            }
+        }
+    }
+
+    /// What is left of the ascent at a fix is a fraction of a micrometre.
+    #[test]
+    fn a_fix_is_the_maximum() {
+        for (seed, payload) in (0..40).flat_map(|seed| [(seed, 0), (seed, 1)]) {
+            let source = EchoSource::new(&Scenario::default().with_seed(seed)).unwrap();
+            let locator = DirectLocator::new(source.system(), DirectSettings::default()).unwrap();
+            let survey = locator.survey(evidence(&locator, &source, payload));
+            let Ok(fix) = locator.locate(&survey) else { continue };
+            if !fix.excluded.is_empty() {
+                continue;
+            }
+            let terms = terms(&locator.scene, &survey.evidence, fix.position_m, true, &mut Vec::new());
+            let here = total_expansion(&terms, 2);
+            let step = here.information.cholesky().unwrap().solve(&here.gradient);
+            assert!(step.norm() < 3e-7, "seed {seed}, payload {payload}: {}", step.norm());
+        }
+    }
 }

@@ -1,25 +1,27 @@
-//! The chain: coarse search, Newton's method, exclusion of paths that disagree, detection, certainty.
+//! The chain: coarse search, ascents from its peaks, exclusion of paths that disagree, detection, certainty.
 
 use std::fmt;
 
 use model::{Point, System};
-use nalgebra::{Matrix2, Vector2};
+use nalgebra::{DVector, Matrix2, SVector};
 
+use super::ascent::{self, climb};
 use super::certainty::Certainty;
 use super::coarse::{CoarseGrid, TooLarge, Values};
 use super::detection::{SearchRegion, resolution_m};
 use super::evidence::Evidence;
-use super::likelihood::{Term, spectral_total, terms, total};
-use super::newton::{Climb, Summit};
+use super::layout::View;
+use super::likelihood::{Term, spectral_total, terms, total, total_expansion};
+use super::moments::Expansion;
 use super::posterior::{Posterior, log_mean};
 use super::scene::Scene;
 use crate::location::{Caution, Fault};
 
-/// Largest number of grid peaks from which Newton's method starts.
+/// Largest number of grid peaks from which an ascent starts.
 const MOST_CLIMBS: usize = 6;
 /// Largest share of a peak that the grid loses.
 const GRID_LOSS: f64 = 0.06;
-/// Newton's method also starts from grid peaks that are lower than the highest by up to this log-likelihood ratio.
+/// Ascents also start from grid peaks that are lower than the highest by up to this log-likelihood ratio.
 const NEARLY_AS_HIGH: f64 = 4.6;
 /// A position whose log-likelihood ratio to the fix is below minus this is neglected.
 pub(super) const NEGLIGIBLE: f64 = 18.0;
@@ -158,7 +160,7 @@ impl DirectLocator {
 
     /// Empty evidence of a frame.
     pub fn evidence(&self) -> Evidence {
-        Evidence::of_scene(&self.scene)
+        Evidence::of_layout(self.scene.layout())
     }
 
     /// The log-likelihood ratio of a target at a point; NaN for a survey of another system.
@@ -222,12 +224,12 @@ impl DirectLocator {
             return Err(Missed::Unobservable);
         }
         let at = summit.at;
-        let terms = |point: &Point| self.terms(&survey.evidence, *point);
+        let here = terms(&self.scene, &survey.evidence, at, true, &mut Vec::new());
         let certainty =
-            Certainty::new(self, &at, noise_factor, &self.climb().difference, &Matrix2::zeros(), terms)
-                .ok_or(Missed::Unobservable)?;
-        let log_density =
-            |point: Point| certainty.hypotheses.log_density(&terms(&point)) - certainty.log_density;
+            Certainty::new(self, here, noise_factor, &Matrix2::zeros()).ok_or(Missed::Unobservable)?;
+        let log_density = |point: Point| {
+            certainty.hypotheses.log_density(&self.terms(&survey.evidence, point)) - certainty.log_density
+        };
         let posterior = if certainty.weak {
             Posterior::integrated(&certainty.peak, |displacement| log_density(at + displacement))
         } else {
@@ -287,7 +289,7 @@ impl DirectLocator {
     }
 
     fn terms(&self, evidence: &Evidence, point: Point) -> Vec<Term> {
-        terms(&self.scene, evidence, point)
+        terms(&self.scene, evidence, point, false, &mut Vec::new())
     }
 
     /// The highest maximum of the likelihood.
@@ -299,13 +301,16 @@ impl DirectLocator {
         let top = peaks.first().map_or(0.0, |peak| peak.1);
         // A lower peak of the grid cannot belong to the highest peak of the plane or to one that is nearly as high.
         let least = top - GRID_LOSS * top.abs() - NEARLY_AS_HIGH;
-        let objective = |point: &Vector2<f64>| total(&self.terms(evidence, *point));
-        let climb = self.climb();
+        let mut views: Vec<View> = Vec::new();
+        let mut objective = |point: &Point| {
+            total_expansion(&terms(&self.scene, evidence, *point, true, &mut views), point.len())
+        };
+        let longest = Point::repeat(self.longest_step_m());
         let mut summits: Vec<Summit<2>> = peaks
             .iter()
             .take(MOST_CLIMBS)
             .filter(|peak| peak.1 >= least)
-            .map(|peak| climb.climb(self.grid.position_m(peak.0), objective))
+            .map(|peak| Summit::above(self.grid.position_m(peak.0), &longest, &mut objective))
             .collect();
         // A peak outside the area is used only where there is none inside.
         let rank = |summit: &Summit<2>| (self.searched(summit.at), summit.value);
@@ -321,11 +326,9 @@ impl DirectLocator {
         Ok(Candidate { summit, noise_factor: noise_factor(energy - explained, freedom) })
     }
 
-    pub(super) fn climb(&self) -> Climb<2> {
-        Climb {
-            difference: Vector2::repeat(1e-3 * self.resolution_m),
-            longest: Vector2::repeat(0.25 * self.resolution_m),
-        }
+    /// Longest step of an ascent.
+    pub(super) fn longest_step_m(&self) -> f64 {
+        0.25 * self.resolution_m
     }
 
     /// Whether a point is inside the grid or at most one step outside.
@@ -344,9 +347,9 @@ impl DirectLocator {
         let mut here = vec![f64::INFINITY; count * count];
         let mut sensor_here = vec![0.0; count];
         for term in self.terms(evidence, at) {
-            sensor_here[term.sensor] += term.value;
+            sensor_here[term.sensor] += term.value();
             if term.reflector < count {
-                here[term.sensor * count + term.reflector] = term.value;
+                here[term.sensor * count + term.reflector] = term.value();
             }
         }
         let paths = (0..count * count).map(|path| Disagreement {
@@ -374,6 +377,28 @@ impl DirectLocator {
 /// best of a few.
 pub(super) fn noise_factor(residual: f64, freedom: f64) -> f64 {
     if freedom < LEAST_FREEDOM { 1.0 } else { (residual / freedom).max(LEAST_NOISE) }
+}
+
+/// A maximum of the likelihood over N variables.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Summit<const N: usize> {
+    pub at: SVector<f64, N>,
+    pub value: f64,
+}
+
+impl<const N: usize> Summit<N> {
+    /// Climbs from `start` to the nearest maximum.
+    pub fn above(
+        start: SVector<f64, N>,
+        longest: &SVector<f64, N>,
+        mut expand: impl FnMut(&SVector<f64, N>) -> Expansion,
+    ) -> Self {
+        let dynamic = |fixed: &SVector<f64, N>| DVector::from_column_slice(fixed.as_slice());
+        let fixed = |dynamic: &DVector<f64>| SVector::from_column_slice(dynamic.as_slice());
+        let ascent::Summit { at, value } =
+            climb(dynamic(&start), &dynamic(longest), |state| expand(&fixed(state)));
+        Self { at: fixed(&at), value }
+    }
 }
 
 /// The highest maximum of the likelihood with the ratio of [`noise_factor`].

@@ -18,9 +18,9 @@
 //! Each is a log-likelihood ratio, so that any mixture can be added, and each exceeds t on noise alone with
 //! probability e^-t at most. The threshold of the detection test is based on this.
 //!
-//! Steps: a coarse search over the coverage area from tables made once per system ([`Survey`]), Newton from
+//! Steps: a coarse search over the coverage area from tables made once per system ([`Survey`]), Gauss-Newton from
 //! the best few peaks, exclusion of paths that disagree, the test whether there is a target,
-//! covariance from the curvature. Several frames: [`DirectLocator::locate_frames`].
+//! covariance from the information. Several frames: [`DirectLocator::locate_frames`].
 
 mod ascent;
 mod certainty;
@@ -33,7 +33,6 @@ mod layout;
 mod likelihood;
 mod locate;
 mod moments;
-mod newton;
 mod posterior;
 mod protection;
 mod scene;

@@ -37,6 +37,15 @@ impl Expansion {
         }
     }
 
+    /// The expansion in a state of which the parameters are the linear function `map`.
+    pub fn mapped(&self, map: &DMatrix<f64>) -> Self {
+        Self {
+            value: self.value,
+            gradient: map.tr_mul(&self.gradient),
+            information: map.tr_mul(&self.information) * map,
+        }
+    }
+
     /// Adds the expansion of a term whose parameter `i` is parameter `places[i]` of this one. Several may be the same.
     pub fn add(&mut self, term: &Self, places: &[usize]) {
         self.value += term.value;
@@ -51,22 +60,25 @@ impl Expansion {
 
 /// The targets as the sensors of one node see them: beamformed data, and inner products of the responses.
 #[derive(Debug, Clone)]
-pub(super) struct NodeRows {
-    /// Per target: `a^H Y` over all subcarriers, for the response and each of its derivatives.
-    rows: Vec<Vec<Vec<Complex64>>>,
+pub(super) struct NodeSight<'a> {
+    spectrum: Option<&'a [Vec<Complex64>]>,
+    sensing: Vec<&'a View>,
+    /// Per target: `a^H Y` over all subcarriers; empty where no derivatives are wanted.
+    rows: Vec<Vec<Complex64>>,
     /// Inner products of all responses and derivatives, target by target.
     gram: CMatrix,
 }
 
-impl NodeRows {
-    /// `spectrum` has one row for each sensor, over all subcarriers; `views` are those of this node, one for each target.
-    pub fn new(spectrum: &[Vec<Complex64>], views: &[&View]) -> Self {
-        let rows = views
-            .iter()
-            .map(|view| view.arrival.iter().map(|arrival| beamformed(spectrum, arrival)).collect())
-            .collect();
-        let responses: Vec<&Vec<Complex64>> = views.iter().flat_map(|view| &view.arrival).collect();
-        Self { rows, gram: gram(&responses) }
+impl<'a> NodeSight<'a> {
+    /// `spectrum` has one row for each sensor, over all subcarriers; `sensing` are the views of this node, one for each target.
+    pub fn new(spectrum: Option<&'a [Vec<Complex64>]>, sensing: Vec<&'a View>) -> Self {
+        let expanded = |view: &&&View| view.arrival.len() > 1;
+        let rows = spectrum.map_or(Vec::new(), |spectrum| {
+            sensing.iter().filter(expanded).map(|view| beamformed(spectrum, &view.arrival[0])).collect()
+        });
+        let responses: Vec<&Vec<Complex64>> = sensing.iter().flat_map(|view| &view.arrival).collect();
+        let gram = gram(&responses);
+        Self { spectrum, sensing, rows, gram }
     }
 }
 
@@ -117,19 +129,19 @@ pub(super) struct Moments {
 }
 
 impl Moments {
-    /// The moments of path (l, k) for targets whose views at both ends are given. `offset` is the phasor `exp(-j w o_l)` on
-    /// the subcarriers of IRS k where the clock offset of the node is a parameter.
+    /// The moments of path (l, k) for targets whose views at the reflecting IRS k are given; without spectrum the data count
+    /// as zero. `offset` is the phasor `exp(-j w o_l)` on the subcarriers of IRS k where the clock offset of the node is a
+    /// parameter.
     pub fn new(
         layout: &Layout,
         k: usize,
-        node: &NodeRows,
-        sensing: &[&View],
+        node: &NodeSight,
         reflecting: &[&View],
         offset: Option<&[Complex64]>,
     ) -> Self {
+        let sensing = &node.sensing;
         let streams = turned_streams(layout, k, sensing, reflecting, offset);
         let products = gram(&streams);
-        let own = layout.range(k);
         let (targets, axes) = (sensing.len(), sensing.first().map_or(0, |view| view.arrival.len() - 1));
         let parameters = streams.len() / targets.max(1) - 1;
         // Places of the responses and streams of target t: value first, then derivatives.
@@ -144,16 +156,22 @@ impl Moments {
             curvature: CMatrix::zeros(count, count),
             streams: Vec::new(),
         };
-        for t in 0..targets {
-            let rows = &node.rows[t];
-            let (value, row) = (&streams[stream(t, 0)], &rows[0][own.clone()]);
-            moments.product[t] = inner(value, row);
-            for i in 0..parameters {
-                let mut slope = inner(&streams[stream(t, 1 + i)], row);
-                if i < axes {
-                    slope += inner(value, &rows[1 + i][own.clone()]);
+        if let Some(spectrum) = node.spectrum {
+            let own = layout.range(k);
+            for t in 0..targets {
+                let value = &streams[stream(t, 0)];
+                // What every sensor has received of this stream.
+                let received: Vec<Complex64> =
+                    spectrum.iter().map(|row| inner(value, &row[own.clone()])).collect();
+                let arrivals = &sensing[t].arrival;
+                moments.product[t] = inner(&arrivals[0], &received);
+                for i in 0..parameters {
+                    let mut slope = inner(&streams[stream(t, 1 + i)], &node.rows[t][own.clone()]);
+                    if i < axes {
+                        slope += inner(&arrivals[1 + i], &received);
+                    }
+                    moments.slopes[t * parameters + i] = slope;
                 }
-                moments.slopes[t * parameters + i] = slope;
             }
         }
         for s in 0..targets {
@@ -205,6 +223,44 @@ impl Moments {
             2.0 * (gain(i).conj() * gain(j) * (self.curvature[(i, j)] - along)).re
         });
         Expansion { value: self.product.dotc(&gains).re, gradient, information }
+    }
+}
+
+impl Moments {
+    /// Whether the gain of one target is fitted: its energy per unit gain.
+    pub fn energy(&self) -> f64 {
+        self.gram[(0, 0)].re
+    }
+
+    /// `Re D^H (I - P_A) D / ||m||^2` of one target: the information per unit of log-likelihood ratio, halved.
+    pub fn roughness(&self) -> DMatrix<f64> {
+        let (count, energy) = (self.slopes.len(), self.energy().max(f64::MIN_POSITIVE));
+        DMatrix::from_fn(count, count, |i, j| {
+            let along = self.mixed[(0, i)].conj() * self.mixed[(0, j)] / energy;
+            (self.curvature[(i, j)] - along).re / energy
+        })
+    }
+
+    /// The moments of one target with respect to a state of which its parameters are the linear function `map`.
+    pub fn mapped(&self, map: &DMatrix<f64>) -> Self {
+        let map = map.map(Complex64::from);
+        Self {
+            product: self.product.clone(),
+            gram: self.gram.clone(),
+            slopes: map.tr_mul(&self.slopes),
+            mixed: &self.mixed * &map,
+            curvature: map.tr_mul(&self.curvature) * &map,
+            streams: Vec::new(),
+        }
+    }
+
+    /// Adds the moments of a frame with the same gains and parameters.
+    pub fn add(&mut self, frame: &Self) {
+        self.product += &frame.product;
+        self.gram += &frame.gram;
+        self.slopes += &frame.slopes;
+        self.mixed += &frame.mixed;
+        self.curvature += &frame.curvature;
     }
 }
 

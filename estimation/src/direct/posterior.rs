@@ -73,7 +73,7 @@ impl Hypothesis {
 impl Hypotheses {
     /// Hypotheses around the cross-section that the energies at a fix suggest.
     pub fn around(terms: &[Term], noise_factor: f64) -> Self {
-        let fitted = || terms.iter().filter_map(|term| Some((term.value, term.unit_snr?)));
+        let fitted = || terms.iter().filter_map(|term| Some((term.value(), term.unit_snr?)));
         let (energy, snr) = fitted().fold((0.0, 0.0), |(e, s), (value, snr)| (e + value, s + snr));
         let suggested = if snr > 0.0 { energy / noise_factor / snr } else { 1.0 };
         let kappas = HALF_OCTAVES.map(|i| suggested * 2f64.powf(0.5 * f64::from(i)));
@@ -101,7 +101,7 @@ impl Hypotheses {
 
     fn sums(&self, terms: &[Term]) -> Vec<f64> {
         let mut sums = self.prior();
-        terms.iter().for_each(|term| self.add(&mut sums, term.value, term.unit_snr));
+        terms.iter().for_each(|term| self.add(&mut sums, term.value(), term.unit_snr));
         sums
     }
 
@@ -117,7 +117,7 @@ impl Hypotheses {
         let shares: Vec<f64> = sums.iter().map(|sum| (sum - top).exp()).collect();
         let total: f64 = shares.iter().sum();
         let weight = |term: &Term, unit_snr: f64| {
-            let value = term.value / self.noise_factor;
+            let value = term.value() / self.noise_factor;
             let each = shares.iter().zip(&self.targets);
             each.map(|(share, target)| share * target.term(value, unit_snr).1).sum::<f64>() / total
         };
@@ -250,7 +250,7 @@ impl Ellipse {
 /// Whether the paths are so weak that the posterior has no normal peak.
 pub(super) fn is_weak(terms: &[Term], noise_factor: f64) -> bool {
     let fitted = || terms.iter().filter(|term| term.unit_snr.is_some());
-    let energy: f64 = fitted().map(|term| term.value).sum();
+    let energy: f64 = fitted().map(Term::value).sum();
     energy / noise_factor < WEAK_ENERGY * fitted().count() as f64
 }
 

@@ -12,7 +12,6 @@
 use nalgebra::{Matrix2, SMatrix, SVector};
 
 use super::likelihood::Term;
-use super::newton::Derivatives;
 use crate::location::Fault;
 
 /// Share of the risk spent on the normal error; the rest is reserved for deviations from the normal law.
@@ -31,7 +30,6 @@ struct WeightedSum<const N: usize> {
 #[derive(Debug)]
 pub(super) struct WeightedTerms<const N: usize> {
     pub terms: Vec<Term>,
-    pub derivatives: Vec<Derivatives<N>>,
     pub weights: Vec<f64>,
     /// Information that no fault affects.
     pub prior: SMatrix<f64, N, N>,
@@ -46,10 +44,10 @@ impl<const N: usize> WeightedTerms<N> {
 
     fn sum(&self, member: impl Fn(&Term) -> bool) -> WeightedSum<N> {
         let mut sum = WeightedSum { gradient: SVector::zeros(), information: SMatrix::zeros(), terms: 0 };
-        let terms = self.terms.iter().zip(&self.derivatives).zip(&self.weights);
-        for ((_, derivatives), weight) in terms.filter(|((term, _), _)| member(term)) {
-            sum.gradient += derivatives.gradient * *weight;
-            sum.information += derivatives.information * *weight;
+        let terms = self.terms.iter().zip(&self.weights);
+        for (Term { expansion, .. }, weight) in terms.filter(|(term, _)| member(term)) {
+            sum.gradient += SVector::from_column_slice(expansion.gradient.as_slice()) * *weight;
+            sum.information += SMatrix::from_column_slice(expansion.information.as_slice()) * *weight;
             sum.terms += 1;
         }
         sum

@@ -261,11 +261,8 @@ fn widths_m(likelihood: &JointLikelihood, settings: &JointSettings) -> Option<Ve
         let (mut sums, mut paths) = (vec![0.0; dimensions], 0.0);
         for (l, rows) in likelihood.sensing() {
             likelihood.each_moment(&sight, l, rows, |_, moments| {
-                let energy = moments.gram[(0, 0)].re;
-                for (i, sum) in sums.iter_mut().enumerate() {
-                    let along = moments.mixed[(0, i)].norm_sqr() / energy;
-                    *sum += (moments.curvature[(i, i)].re - along) / energy;
-                }
+                let roughness = moments.roughness();
+                sums.iter_mut().enumerate().for_each(|(i, sum)| *sum += roughness[(i, i)]);
                 paths += 1.0;
             });
         }

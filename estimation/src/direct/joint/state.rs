@@ -8,7 +8,7 @@ use num_complex::Complex64;
 
 use super::super::evidence::{Evidence, PathEvidence};
 use super::super::layout::{Layout, View};
-use super::super::moments::{Expansion, Moments, NodeRows};
+use super::super::moments::{Expansion, Moments, NodeSight};
 
 /// Spectra of several targets, with or without unknown clock offsets.
 #[derive(Debug, Clone, Copy)]
@@ -121,11 +121,11 @@ impl JointLikelihood<'_> {
         mut take: impl FnMut(usize, Moments),
     ) {
         let sensing: Vec<&View> = sight.views.iter().map(|views| &views[l]).collect();
-        let node = NodeRows::new(rows, &sensing);
+        let node = NodeSight::new(Some(rows), sensing);
         for k in self.paths(l) {
             let reflecting: Vec<&View> = sight.views.iter().map(|views| &views[k]).collect();
             let turn = sight.turns[l].as_ref().map(|turn| &turn[self.layout.range(k)]);
-            take(k, Moments::new(self.layout, k, &node, &sensing, &reflecting, turn));
+            take(k, Moments::new(self.layout, k, &node, &reflecting, turn));
         }
     }
 }
