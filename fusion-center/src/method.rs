@@ -1,7 +1,8 @@
 //! How frames become fixes: the settings that a recording must contain to be replayed.
 
 use estimation::direct::{Combination, DirectSettings};
-use estimation::fusion::{BatchSettings, FusionSettings, Method, PayloadKind};
+use estimation::fusion::{BatchSettings, FusionSettings, Method, PayloadKind, outside_the_paper};
+use model::System;
 use proto::convert::PayloadFormat;
 use proto::samples::Precision;
 use serde::{Deserialize, Serialize};
@@ -53,8 +54,9 @@ impl MethodSettings {
     /// What nodes are asked to send. Blocks are sufficient for the three stages, and for direct fixes from 45 dBm at
     /// Table I; below that, spectra retain signal that a block loses when its delay is wrong, so that direct fixes and
     /// batches use them. Eight bits per real number cause no measurable loss.
-    pub fn payload(&self) -> PayloadFormat {
-        let spectra = self.method == Method::Direct || self.batch_frames > 1;
+    pub fn payload(&self, site: &System) -> PayloadFormat {
+        let direct = self.method == Method::Direct || outside_the_paper(site).is_some();
+        let spectra = direct || self.batch_frames > 1;
         let kind = if spectra { PayloadKind::Spectrum } else { PayloadKind::Block };
         PayloadFormat { kind, precision: Precision::Q8 }
     }
@@ -75,17 +77,24 @@ impl MethodSettings {
 
 #[cfg(test)]
 mod tests {
+    use model::{Scenario, Wavefront};
+
     use super::*;
 
     #[test]
     fn nodes_are_asked_for_what_the_method_needs() {
+        let mut scenario = Scenario::default();
+        let site = System::new(&scenario).unwrap();
         let kind = |method, batch_frames| {
-            MethodSettings { method, batch_frames, ..MethodSettings::default() }.payload().kind
+            MethodSettings { method, batch_frames, ..MethodSettings::default() }.payload(&site).kind
         };
         assert_eq!(kind(Method::Auto, 1), PayloadKind::Block);
         assert_eq!(kind(Method::ThreeStage, 1), PayloadKind::Block);
         assert_eq!(kind(Method::Direct, 1), PayloadKind::Spectrum);
         assert_eq!(kind(Method::Auto, 4), PayloadKind::Spectrum);
-        assert_eq!(MethodSettings::default().payload().precision, Precision::Q8);
+        assert_eq!(MethodSettings::default().payload(&site).precision, Precision::Q8);
+        scenario.signal.wavefront = Wavefront::Spherical;
+        let site = System::new(&scenario).unwrap();
+        assert_eq!(MethodSettings::default().payload(&site).kind, PayloadKind::Spectrum);
     }
 }

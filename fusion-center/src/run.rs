@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use estimation::fusion::Estimator;
+use estimation::fusion::{Estimator, outside_the_paper};
 use model::System;
 use proto::secret::secret;
 use proto::site::SharedSite;
@@ -173,8 +173,11 @@ async fn serve(
     options.tls.warn(&options.listens());
     let site = Arc::new(SharedSite::new(site)?);
     let count = site.system.irs_count();
-    let payload = options.method.payload();
+    let payload = options.method.payload(&site.system);
     tracing::info!(payload = ?payload.kind, precision = payload.precision.name(), "nodes are asked to send");
+    if let Some(reason) = outside_the_paper(&site.system) {
+        tracing::info!("fixes are located directly: {reason}");
+    }
     if solver.lacks_direct() {
         tracing::warn!("the coverage area is too large for the direct method: three-stage fixes only");
     }

@@ -13,9 +13,13 @@ fn text(bytes: &[u8]) -> String {
 
 #[test]
 fn every_shipped_scenario_checks_out_with_its_rank_case() {
-    for (name, case) in
-        [("paper", None), ("rank-full", Some(1)), ("rank-partial", Some(2)), ("rank-one", Some(3))]
-    {
+    for (name, case) in [
+        ("paper", None),
+        ("rank-full", Some(1)),
+        ("rank-partial", Some(2)),
+        ("rank-one", Some(3)),
+        ("near-field", None),
+    ] {
         let file = format!("deploy/scenarios/{name}.toml");
         let output = hyloc(&["scenario", "check", &file, "--json"]);
         assert!(output.status.success(), "{name}: {}", text(&output.stderr));
@@ -31,6 +35,39 @@ fn every_shipped_scenario_checks_out_with_its_rank_case() {
             }
         }
     }
+}
+
+/// Three coordinates with a height, and four, are refused by name; none is dropped.
+#[test]
+fn coordinates_are_never_dropped() {
+    let check = |value: &str| hyloc(&["scenario", "check", "--set", value]);
+    assert!(check("irs[0].position_m=[10, 60, 0]").status.success());
+    for (value, reason) in [
+        ("irs[0].position_m=[10, 60, 10]", "height 10 m"),
+        ("irs[1].facing_m=[0, 0, 1.5]", "height 1.5 m"),
+        ("coverage.max_m=[10, 10, 3]", "height 3 m"),
+        ("irs[0].position_m=[0, 60, 10, 1]", "4 coordinates"),
+        ("target.motion={waypoints={points_m=[[1, 1, 2], [2, 2]], frames_per_leg=5}}", "height 2 m"),
+    ] {
+        let output = check(value);
+        assert!(!output.status.success(), "{value}");
+        assert!(text(&output.stderr).contains(reason), "{value}: {}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn spherical_waves_have_a_bound_and_plane_ones_a_warning() {
+    let file = "deploy/scenarios/near-field.toml";
+    let summary = |arguments: &[&str]| -> serde_json::Value {
+        let fixed = ["scenario", "check", file, "--json"];
+        serde_json::from_slice(&hyloc(&[&fixed, arguments].concat()).stdout).unwrap()
+    };
+    let spherical = summary(&[]);
+    assert!(spherical["irs"][0]["near_field_ratio"].as_f64().unwrap() > 10.0);
+    assert!(!spherical["warnings"].to_string().contains("near field"));
+    assert!(spherical["bound_rms_m"][0]["exact"].as_f64().unwrap() < 0.02);
+    let plane = summary(&["--set", "prior.wavefront=plane"]);
+    assert!(plane["warnings"].to_string().contains("near field"));
 }
 
 #[test]

@@ -1,13 +1,13 @@
 //! Synthetic echoes: what the sensors of each IRS receive in a frame.
 //!
 //! Eq. (7) on subcarriers: `Y_l(f) = sum_k alpha_lk a(theta_l) a(theta_k)^H S_k X_k(f) exp(-j 2 pi f tau_lk) + N_l(f)`,
-//! with the known BS-IRS delay removed. The phase of a path is uniform, unknown, and constant over a coherent interval.
+//! with the known BS-IRS delay removed; where waves are spherical, with the responses of [`crate::panel`]. The phase of a path is uniform, unknown, and constant over a coherent interval.
 //! Imperfections that the paper does not model, off by default:
 //! - *leakage*: beams made from an erroneous channel estimate, so that IRS k also radiates the streams of the others;
 //! - *clock offset*: the clock of each node has a constant error;
 //! - *fluctuating cross-section*: Swerling I per path;
 //! - *second-order reflections*: waves that pass from one IRS to another on their way to the target or back, over a
-//!   line-of-sight channel of free-space gain.
+//!   line-of-sight channel of free-space gain. Between IRSs they are plane.
 //!
 //! Only the echo source knows the truth; estimators get a [`System`].
 
@@ -21,6 +21,7 @@ use crate::algebra::{CMatrix, CVector, unit_phasor};
 use crate::beamforming::apply_phases;
 use crate::channel::free_space_gain;
 use crate::geometry::{Point, cascade_delay_s};
+use crate::panel::Wavefront;
 use crate::random::{Purpose, stream};
 use crate::scenario::{CrossSection, Motion, Scenario, ScenarioError};
 use crate::system::{Illumination, System};
@@ -120,7 +121,7 @@ impl EchoSource {
     fn waves(&self, l: usize, frame: u64, target_m: Point) -> Vec<Wave> {
         let count = self.system.irs_count();
         let Some(node) = self.system.irs.get(l) else { return Vec::new() };
-        let arrival = self.system.sensor_array().steering(node.pose.local_angle_rad(target_m));
+        let arrival = self.system.arrival(self.wavefront(), &node.pose, target_m);
         let mut waves = Vec::with_capacity(count);
         for k in 0..count {
             let gain = self.path_gain(l, k, frame, target_m);
@@ -138,7 +139,12 @@ impl EchoSource {
     }
 
     fn departure(&self, k: usize, target_m: Point) -> CVector {
-        self.system.element_array().steering(self.system.irs[k].pose.local_angle_rad(target_m))
+        self.system.departure(self.wavefront(), &self.system.irs[k].pose, target_m)
+    }
+
+    /// The waves as they are, whatever estimators assume.
+    fn wavefront(&self) -> Wavefront {
+        self.scenario.signal.wavefront
     }
 
     fn delay_s(&self, l: usize, k: usize, target_m: Point) -> f64 {

@@ -19,10 +19,14 @@ use crate::array::UniformLinearArray;
 use crate::beamforming::{aligned_phases, apply_phases, zero_forcing};
 use crate::channel::{base_station_channels, echo_gain};
 use crate::geometry::{Point, Pose};
+use crate::panel::{Aperture, Carrier, Orientation, Wavefront, at_height_zero};
 use crate::prior::CrossSectionPrior;
 use crate::random::{Purpose, complex_normal, stream};
 use crate::scenario::{Coverage, Phases, Scenario, ScenarioError};
 use crate::waveform::{Waveform, subcarrier_frequency_hz, waveforms};
+
+/// Largest `2 D^2 / (lambda d)` at which plane waves are a good approximation.
+const MOST_PLANE: f64 = 0.5;
 
 /// One IRS: its pose, what it radiates and the streams that carry it.
 #[derive(Debug, Clone, PartialEq)]
@@ -42,6 +46,8 @@ pub struct SystemParts {
     pub wavelength_m: f64,
     /// Distance between neighbouring elements of all arrays, in wavelengths.
     pub spacing_wavelengths: f64,
+    /// Shape of the waves that estimators assume.
+    pub wavefront: Wavefront,
     /// Bandwidth W.
     pub bandwidth_hz: f64,
     /// Subcarriers L of a frame.
@@ -133,8 +139,34 @@ fn element_phases(scenario: &Scenario, k: usize, incident: &CMatrix) -> CVector 
         Phases::Aligned { toward_m } => {
             let array =
                 UniformLinearArray { elements, spacing_wavelengths: scenario.signal.spacing_wavelengths };
-            let toward = scenario.irs[k].pose().local_angle_rad(Point::from(toward_m));
-            aligned_phases(incident, &array.steering(toward))
+            let carrier = scenario.carrier();
+            let pose = scenario.irs[k].pose();
+            aligned_phases(incident, &steering(&carrier, &array, &pose, Point::from(toward_m)))
+        }
+    }
+}
+
+/// Where the elements of a line array at `pose` are, from the point to which phases and delays refer: its end for plane waves,
+/// as in Eq. (2), its centre for spherical ones.
+fn aperture(carrier: &Carrier, array: &UniformLinearArray, pose: &Pose) -> Aperture {
+    let spacing_m = array.spacing_wavelengths * carrier.wavelength_m;
+    match carrier.wavefront {
+        Wavefront::Plane => Aperture::line_from_end(array.elements, spacing_m, pose.broadside_rad),
+        Wavefront::Spherical => {
+            let level = Orientation { azimuth_rad: pose.broadside_rad, elevation_rad: 0.0, roll_rad: 0.0 };
+            Aperture::grid([array.elements, 1], spacing_m, &level)
+        }
+    }
+}
+
+/// `a(theta)` of an array at `pose` for a target at `target_m`: the response to waves from the target, or the conjugate of that
+/// on the reflecting side, where the elements are counted from the other end.
+fn steering(carrier: &Carrier, array: &UniformLinearArray, pose: &Pose, target_m: Point) -> CVector {
+    match carrier.wavefront {
+        Wavefront::Plane => array.steering(pose.local_angle_rad(target_m)),
+        Wavefront::Spherical => {
+            let relative_m = at_height_zero(target_m - pose.position_m);
+            aperture(carrier, array, pose).mirrored().response(carrier, &relative_m).conjugate()
         }
     }
 }
@@ -165,6 +197,7 @@ impl System {
         Self::checked(SystemParts {
             wavelength_m: scenario.signal.wavelength_m,
             spacing_wavelengths: scenario.signal.spacing_wavelengths,
+            wavefront: scenario.prior.wavefront.unwrap_or(scenario.signal.wavefront),
             bandwidth_hz: scenario.signal.bandwidth_hz,
             subcarriers: scenario.signal.subcarriers,
             noise_power_w: scenario.noise_power_w(),
@@ -194,6 +227,49 @@ impl System {
         UniformLinearArray { elements: self.elements, spacing_wavelengths: self.spacing_wavelengths }
     }
 
+    /// The carrier as estimators assume it.
+    pub fn carrier(&self) -> Carrier {
+        Carrier { wavelength_m: self.wavelength_m, wavefront: self.wavefront }
+    }
+
+    /// Where the sensors of IRS `l` are; none if there is no such IRS.
+    pub fn sensor_aperture(&self, l: usize) -> Option<Aperture> {
+        Some(aperture(&self.carrier(), &self.sensor_array(), &self.irs.get(l)?.pose))
+    }
+
+    /// Where the reflecting elements of IRS `k` are; none if there is no such IRS. The paper's `a(theta)^H` counts them from
+    /// the other end.
+    pub fn element_aperture(&self, k: usize) -> Option<Aperture> {
+        Some(aperture(&self.carrier(), &self.element_array(), &self.irs.get(k)?.pose).mirrored())
+    }
+
+    /// Response of the sensors of an IRS at `pose` to a target, for waves of this shape.
+    pub(crate) fn arrival(&self, wavefront: Wavefront, pose: &Pose, target_m: Point) -> CVector {
+        let carrier = Carrier { wavefront, ..self.carrier() };
+        match wavefront {
+            Wavefront::Plane => steering(&carrier, &self.sensor_array(), pose, target_m),
+            Wavefront::Spherical => {
+                let relative_m = at_height_zero(target_m - pose.position_m);
+                aperture(&carrier, &self.sensor_array(), pose).response(&carrier, &relative_m)
+            }
+        }
+    }
+
+    /// `a(theta_k)` of the reflecting elements of an IRS at `pose`, for waves of this shape: the target receives `a^H S`.
+    pub(crate) fn departure(&self, wavefront: Wavefront, pose: &Pose, target_m: Point) -> CVector {
+        let carrier = Carrier { wavefront, ..self.carrier() };
+        steering(&carrier, &self.element_array(), pose, target_m)
+    }
+
+    /// `2 D^2 / (lambda d)` of the larger array of IRS `k` at the centre of the coverage area: plane waves are a good
+    /// approximation well below one. None if there is no such IRS.
+    pub fn near_field_ratio(&self, k: usize) -> Option<f64> {
+        let irs = self.irs.get(k)?;
+        let length_m =
+            (self.sensors.max(self.elements) - 1) as f64 * self.spacing_wavelengths * self.wavelength_m;
+        Some(2.0 * length_m.powi(2) / (self.wavelength_m * irs.pose.distance_m(self.coverage.centre())))
+    }
+
     /// Baseband frequency of a subcarrier.
     pub fn frequency_hz(&self, subcarrier: usize) -> f64 {
         subcarrier_frequency_hz(subcarrier, self.subcarriers, self.bandwidth_hz)
@@ -208,8 +284,7 @@ impl System {
     /// `b_k = S_k^H a(theta_k)`: what the target receives from IRS `k`, per stream; none if there is no such IRS.
     pub fn illumination(&self, k: usize, target_m: Point) -> Option<CVector> {
         let irs = self.irs.get(k)?;
-        let theta = irs.pose.local_angle_rad(target_m);
-        Some(irs.reflected_signal.ad_mul(&self.element_array().steering(theta)))
+        Some(irs.reflected_signal.ad_mul(&self.departure(self.wavefront, &irs.pose, target_m)))
     }
 
     /// SNR of path (l, k) after the matched filter, `|alpha|^2 M ||b_k||^2 / sigma^2`: the energy of the
@@ -247,6 +322,18 @@ impl System {
         let fractions = || (0..=20).map(|i| f64::from(i) / 20.0);
         let points_m = fractions().flat_map(|u| fractions().map(move |v| self.coverage.at(u, v)));
         Some(points_m.map(|point_m| pose.local_angle_rad(point_m).abs()).fold(0.0, f64::max))
+    }
+
+    /// A warning where waves are assumed to be plane in the near field of an IRS.
+    pub fn near_field_warning(&self) -> Option<String> {
+        let ratios = (0..self.irs_count()).filter_map(|k| Some((k, self.near_field_ratio(k)?)));
+        let (k, ratio) = ratios.max_by(|a, b| a.1.total_cmp(&b.1))?;
+        (self.wavefront == Wavefront::Plane && ratio > MOST_PLANE).then(|| {
+            format!(
+                "irs[{k}] sees the coverage area in its near field: 2 D^2 / (lambda d) is {ratio:.1}, and plane waves are \
+                 a good approximation up to {MOST_PLANE}; real waves are spherical there (signal.wavefront)"
+            )
+        })
     }
 
     /// A warning for each IRS whose view of the coverage area is wider than its unambiguous sector.

@@ -8,7 +8,7 @@
 use model::scenario::{Coverage, ScenarioError};
 use model::system::Irs;
 use model::waveform::Waveform;
-use model::{CMatrix, CrossSectionPrior, MOST_IRS, Point, Pose, System, SystemParts};
+use model::{CMatrix, CrossSectionPrior, MOST_IRS, Point, Pose, System, SystemParts, Wavefront};
 use prost::Message;
 use sha2::{Digest, Sha256};
 
@@ -130,6 +130,7 @@ fn site_message(system: &System, precision: Precision) -> v1::Site {
     v1::Site {
         wavelength_m: real(system.wavelength_m),
         spacing_wavelengths: real(system.spacing_wavelengths),
+        spherical_waves: system.wavefront == Wavefront::Spherical,
         bandwidth_hz: real(system.bandwidth_hz),
         subcarriers: system.subcarriers as u32,
         noise_power_w: real(system.noise_power_w),
@@ -161,6 +162,7 @@ fn site_from_wire(message: &v1::Site) -> Result<System, SiteError> {
     Ok(System::checked(SystemParts {
         wavelength_m: message.wavelength_m,
         spacing_wavelengths: message.spacing_wavelengths,
+        wavefront: if message.spherical_waves { Wavefront::Spherical } else { Wavefront::Plane },
         bandwidth_hz: message.bandwidth_hz,
         subcarriers,
         noise_power_w: message.noise_power_w,

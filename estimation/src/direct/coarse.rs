@@ -6,7 +6,7 @@
 //! resolution wide, which loses 6 % of a peak at most, and reaches half a resolution past the area so that a
 //! target on its edge has its peak inside. Table I: 529 points, 1.3 MB of tables.
 
-use model::Point;
+use model::{Point, Wavefront};
 use num_complex::Complex64;
 
 use super::detection::resolution_m;
@@ -28,11 +28,10 @@ const MOST_BYTES: usize = 512 << 20;
 /// Number of partial sums that are computed in parallel.
 const LANES: usize = 8;
 
-/// Angles at which a node's data are beamformed.
+/// Responses with which a node's data are beamformed: at the angles of a scan for plane waves, at every grid point for
+/// spherical ones.
 #[derive(Debug, Clone)]
 struct Scan {
-    lowest: f64,
-    spacing: f64,
     beams: Vec<Vec<Complex64>>,
 }
 
@@ -106,17 +105,22 @@ impl CoarseGrid {
             views: Vec::new(),
         };
         let mut views = Vec::new();
+        let curved = system.wavefront == Wavefront::Spherical;
+        if curved {
+            grid.scans = vec![Scan { beams: Vec::with_capacity(points) }; irs];
+        }
         for point in 0..points {
             let position_m = grid.position_m(point);
             scene.look(position_m, false, &mut views);
             grid.views.push(scene.summaries(position_m, &views));
             grid.tabulate(scene, &views);
+            for (scan, view) in grid.scans.iter_mut().zip(&views) {
+                scan.beams.push(view.arrival[0].clone());
+                grid.beams.push(point as u32);
+            }
         }
-        grid.scans = (0..irs).map(|l| grid.scan(scene, l)).collect();
-        for views in &grid.views {
-            let beam =
-                |(view, scan): (&IrsView, &Scan)| ((view.sine - scan.lowest) / scan.spacing).round() as u32;
-            grid.beams.extend(views.iter().zip(&grid.scans).map(beam));
+        if !curved {
+            grid.scan_angles(scene);
         }
         Ok(grid)
     }
@@ -141,14 +145,22 @@ impl CoarseGrid {
         self.columns * self.rows
     }
 
-    fn scan(&self, scene: &Scene, l: usize) -> Scan {
+    /// The angles of every node's scan, and the nearest of them at every point.
+    fn scan_angles(&mut self, scene: &Scene) {
         let system = scene.system();
-        let sines = self.views.iter().map(|views| views[l].sine);
-        let (lowest, highest) = sines.fold((1.0, -1.0), |(a, b): (f64, f64), s| (a.min(s), b.max(s)));
         let spacing = 1.0 / (system.sensors as f64 * system.spacing_wavelengths * ANGLES_PER_BEAM);
-        let count = ((highest - lowest) / spacing).ceil() as usize + 1;
-        let beams = (0..count).map(|i| scene.arrival(lowest + i as f64 * spacing)).collect();
-        Scan { lowest, spacing, beams }
+        let irs = scene.irs_count();
+        self.beams = vec![0; self.points() * irs];
+        for l in 0..irs {
+            let sines = self.views.iter().map(|views| views[l].sine);
+            let (lowest, highest) = sines.fold((1.0, -1.0), |(a, b): (f64, f64), s| (a.min(s), b.max(s)));
+            let count = ((highest - lowest) / spacing).ceil() as usize + 1;
+            let beams = (0..count).map(|i| scene.arrival(lowest + i as f64 * spacing)).collect();
+            self.scans.push(Scan { beams });
+            for (point, views) in self.views.iter().enumerate() {
+                self.beams[point * irs + l] = ((views[l].sine - lowest) / spacing).round() as u32;
+            }
+        }
     }
 
     /// Appends the tables of a point: conjugate atoms over the subcarriers, of unit energy with the response of the sensors.

@@ -10,7 +10,7 @@ use std::ops::Range;
 use model::algebra::unit_phasor;
 use model::panel::at_height_zero;
 use model::units::SPEED_OF_LIGHT_M_S;
-use model::{Aperture, CMatrix, Carrier, SpacePoint, System, Wavefront};
+use model::{Aperture, CMatrix, Carrier, SpacePoint, System};
 use num_complex::Complex64;
 
 /// Why IRSs make no layout.
@@ -116,21 +116,17 @@ impl Layout {
 
     /// The layout of a system, which is consistent. Targets are in the plane.
     pub(super) fn of_system(system: &System) -> Self {
-        let carrier = Carrier { wavelength_m: system.wavelength_m, wavefront: Wavefront::Plane };
-        let spacing_m = system.spacing_wavelengths * system.wavelength_m;
-        let irs = system.irs.iter().map(|irs| {
-            let line = |count: usize| Aperture::line_from_end(count, spacing_m, irs.pose.broadside_rad);
-            LayoutIrs {
+        let irs = system.irs.iter().enumerate().filter_map(|(k, irs)| {
+            Some(LayoutIrs {
                 centre_m: at_height_zero(irs.pose.position_m),
-                sensors: line(system.sensors),
-                // The paper's a(theta)^H on the reflecting side.
-                elements: line(system.elements).mirrored(),
+                sensors: system.sensor_aperture(k)?,
+                elements: system.element_aperture(k)?,
                 reflected_signal: irs.reflected_signal.clone(),
                 codes: irs.waveform.codes.clone(),
                 frequencies_hz: irs.waveform.subcarriers.iter().map(|&i| system.frequency_hz(i)).collect(),
-            }
+            })
         });
-        Self::assembled(carrier, irs.collect(), vec![0, 1])
+        Self::assembled(system.carrier(), irs.collect(), vec![0, 1])
     }
 
     fn assembled(carrier: Carrier, irs: Vec<LayoutIrs>, axes: Vec<usize>) -> Self {

@@ -245,9 +245,11 @@ pub(super) fn delay_term(path: &PathEvidence, sensor: &IrsView, reflector: &IrsV
 
 #[cfg(test)]
 mod tests {
-    use model::{EchoSource, Scenario};
+    use model::panel::at_height_zero;
+    use model::{Aperture, EchoSource, Gain, Information, Orientation, Scenario, Scheme, System, Wavefront};
     use proptest::prelude::*;
 
+    use super::super::layout::{Layout, LayoutIrs};
     use super::super::{DirectLocator, DirectSettings};
     use super::*;
     use crate::delay::DelayEstimator;
@@ -278,13 +280,61 @@ mod tests {
         evidence
     }
 
+    /// Information on the position at unit cross-section, from the moments of a layout.
+    fn information(scene: &Scene, layout: &Layout, point: Point) -> DMatrix<f64> {
+        let views = layout.views(&at_height_zero(point), true);
+        let mut sum = DMatrix::zeros(2, 2);
+        for (l, sensor) in views.iter().enumerate() {
+            let sight = NodeSight::new(None, vec![sensor]);
+            for (k, reflector) in views.iter().enumerate() {
+                let moments = Moments::new(layout, k, &sight, &[reflector], None);
+                let snr = scene.unit_snr(reflector.strength(), views[l].distance_m, views[k].distance_m);
+                sum += moments.roughness() * (2.0 * snr);
+            }
+        }
+        sum
+    }
+
+    /// The moments have the exact Fisher information, for both wavefronts; for plane waves it does not matter whether phases
+    /// refer to the end of an array or to its centre.
+    #[test]
+    fn moments_have_the_fisher_information() {
+        for wavefront in [Wavefront::Plane, Wavefront::Spherical] {
+            let mut scenario = Scenario::default();
+            scenario.signal.wavefront = wavefront;
+            let system = System::new(&scenario).unwrap();
+            let (scene, point) = (Scene::new(&system), Point::new(3.0, 6.5));
+            let found = information(&scene, scene.layout(), point);
+            let exact =
+                Information::new(&system, point, 1.0, Gain::Unknown).position_information(Scheme::Hybrid);
+            let exact = DMatrix::from_column_slice(2, 2, exact.as_slice());
+            assert!((&found - &exact).norm() < 1e-9 * exact.norm(), "{wavefront:?}: {found} {exact}");
+            let spacing_m = system.spacing_wavelengths * system.wavelength_m;
+            let centred = scene.layout().irs().iter().zip(&system.irs).map(|(irs, placed)| {
+                let azimuth_rad = placed.pose.broadside_rad;
+                let level = Orientation { azimuth_rad, elevation_rad: 0.0, roll_rad: 0.0 };
+                let line = Aperture::grid([10, 1], spacing_m, &level);
+                LayoutIrs { sensors: line.clone(), elements: line.mirrored(), ..irs.clone() }
+            });
+            let centred = Layout::new(system.carrier(), centred.collect(), vec![0, 1]).unwrap();
+            let found = information(&scene, &centred, point);
+            assert!(
+                (&found - &exact).norm() < 1e-9 * exact.norm(),
+                "{wavefront:?}, centred: {found} {exact}"
+            );
+        }
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
         /// Every kind of payload, term by term, anywhere in the area.
         #[test]
-        fn gradients_match_differences(seed in 0u64..1000, payload in 0usize..4, x in 0.0..10.0f64, y in 0.0..10.0f64) {
-            let source = EchoSource::new(&Scenario::default().with_seed(seed)).unwrap();
+        fn gradients_match_differences(seed in 0u64..1000, payload in 0usize..4, x in 0.0..10.0f64, y in 0.0..10.0f64, spherical in any::<bool>(),
+        ) {
+            let mut scenario = Scenario::default().with_seed(seed);
+            scenario.signal.wavefront = if spherical { Wavefront::Spherical } else { Wavefront::Plane };
+            let source = EchoSource::new(&scenario).unwrap();
             let locator = DirectLocator::new(source.system(), DirectSettings::default()).unwrap();
             let evidence = evidence(&locator, &source, payload);
             let at = |point: Point, expand: bool| terms(&locator.scene, &evidence, point, expand, &mut Vec::new());

@@ -1,11 +1,13 @@
-//! Direct position determination: one likelihood over (x, y) from the evidence of all paths.
+//! Direct position determination: one likelihood over the positions of targets from the evidence of all paths.
 //!
-//! The mean of path (l, k) is `alpha m(x)`, `m = a(theta_l) (b_k^H X_k .* exp(-j w tau_lk))`, with the angles
-//! and the delay functions of the target's position alone. With the gain alpha unknown, the log-likelihood
-//! ratio of "a target at x" against "noise" is, path by path,
-//! `J_lk(x) = |m^H Y_lk|^2 / (||m||^2 sigma^2)`, and their sum is maximised over (x, y). The paper first
+//! The mean of path (l, k) is `sum_t alpha_t m(p_t)`, `m = a_l(p) outer (g_k(p)^T S_k X_k .* exp(-j w (tau_lk(p) + o_l)))`,
+//! a function of positions and of the clock offset of the sensing node alone. Arrays are known by their
+//! response to a point and its derivatives ([`Layout`]): lines and panels, plane and spherical waves are one case. With
+//! the gains alpha unknown, the log-likelihood ratio of "targets at p" against "noise" is, path by path,
+//! `J_lk(p) = ||P_A Y_lk||^2 / sigma^2`, P_A onto the atoms m, and their sum is maximised. The paper first
 //! estimates every delay and angle by itself; the sum can locate a target that single paths are too weak for.
-//! `tests/direct.rs` has the measured gaps to the exact bound for a single frame of Table I.
+//! `tests/direct.rs` has the measured gaps to the exact bound for a single frame of Table I. [`locate_jointly`] takes several
+//! targets and unknown clocks; what follows is about one target and known clocks.
 //!
 //! The evidence of a path may be its spectrum or less ([`Evidence`]):
 //!

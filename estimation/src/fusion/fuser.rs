@@ -1,6 +1,6 @@
 //! The fuser: tables made once per system, then one pass per frame.
 
-use model::{CMatrix, Point, System};
+use model::{CMatrix, Point, System, Wavefront};
 
 use super::three_stage::{Expansions, measurements};
 use super::{
@@ -27,13 +27,20 @@ pub struct Fuser {
 
 impl Fuser {
     /// The fuser of a system. With [`Method::Auto`] only the three-stage method is used where the coverage area is too large
-    /// for the direct one; see [`Self::has_direct`].
+    /// for the direct one; see [`Self::has_direct`]. Where the method of the paper does not hold, [`Method::Auto`] becomes
+    /// [`Method::Direct`], and [`Method::ThreeStage`] is refused; see [`outside_the_paper`].
     pub fn new(system: System, mut settings: FusionSettings) -> Result<Self, FuserError> {
         let count = system.irs_count();
         let filters =
             (0..count).map(|k| MatchedFilter::of_system(&system, k)).collect::<Result<Vec<_>, _>>()?;
         let area = CoverageArea { min_m: system.coverage.min_m.into(), max_m: system.coverage.max_m.into() };
         settings.locate.coverage.get_or_insert(area);
+        let reason = outside_the_paper(&system);
+        settings.method = match (settings.method, reason) {
+            (Method::ThreeStage, Some(reason)) => return Err(FuserError::ThreeStage(reason)),
+            (Method::Auto, Some(_)) => Method::Direct,
+            (method, _) => method,
+        };
         let direct = match settings.method {
             Method::ThreeStage => None,
             Method::Direct => Some(DirectLocator::new(&system, settings.direct)?),
@@ -201,6 +208,12 @@ impl Fuser {
         }
         evidence
     }
+}
+
+/// Why the method of the paper does not hold for a system, if it does not.
+pub fn outside_the_paper(system: &System) -> Option<&'static str> {
+    (system.wavefront == Wavefront::Spherical)
+        .then_some("the three-stage method holds for plane waves, and this site has spherical ones")
 }
 
 fn block_expansion(delay_s: f64, block: &CMatrix, block_derivative: &CMatrix) -> BlockExpansion {

@@ -26,7 +26,7 @@ use crate::location::{Caution, Fix, LocateSettings, MeasurementError, Measuremen
 
 pub use estimator::Estimator;
 pub use frame::{FrameBlocks, NodeReport, PathBlock, Payload, PayloadKind};
-pub use fuser::Fuser;
+pub use fuser::{Fuser, outside_the_paper};
 
 /// Which method makes a fix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
@@ -122,6 +122,8 @@ pub enum FuserError {
     System(#[from] DelayError),
     #[error(transparent)]
     TooLarge(#[from] TooLarge),
+    #[error("{0}: use the direct method")]
+    ThreeStage(&'static str),
 }
 
 /// Why a frame gives no fix.

@@ -34,6 +34,8 @@ struct IrsSummary {
     position_m: [f64; 2],
     broadside_deg: f64,
     widest_view_deg: f64,
+    /// `2 D^2 / (lambda d)` at the centre of the coverage area.
+    near_field_ratio: f64,
     streams: usize,
     subcarriers: usize,
     effective_rank: usize,
@@ -91,7 +93,7 @@ fn summarise(system: &System, single: Option<&System>, rcs_m2: f64) -> ScenarioS
             })
             .collect(),
         bound_rms_m: bounds(system, single, centre, rcs_m2),
-        warnings: system.warnings(),
+        warnings: system.warnings().into_iter().chain(system.near_field_warning()).collect(),
     }
 }
 
@@ -101,6 +103,7 @@ fn irs_summary(system: &System, k: usize, rcs_m2: f64) -> Option<IrsSummary> {
         position_m: [irs.pose.position_m.x, irs.pose.position_m.y],
         broadside_deg: irs.pose.broadside_rad.to_degrees(),
         widest_view_deg: system.widest_view_rad(k)?.to_degrees(),
+        near_field_ratio: system.near_field_ratio(k)?,
         streams: irs.reflected_signal.ncols(),
         subcarriers: irs.waveform.subcarriers.len(),
         effective_rank: system.effective_rank(k, rcs_m2)?,
@@ -142,14 +145,18 @@ fn table(summary: &ScenarioSummary) -> String {
 fn write_table(out: &mut String, s: &ScenarioSummary) -> std::fmt::Result {
     writeln!(out, "Target at the centre of the coverage area, ({}, {}) m", s.target_m[0], s.target_m[1])?;
     writeln!(out, "Unambiguous sector: +-{:.1} degrees from broadside\n", s.unambiguous_half_sector_deg)?;
-    writeln!(out, "IRS   position (m)        broadside   view     streams  subcarriers  rank  case")?;
+    writeln!(
+        out,
+        "IRS   position (m)        broadside   view     near field  streams  subcarriers  rank  case"
+    )?;
     for (k, irs) in s.irs.iter().enumerate() {
         let place = format!("({:.1}, {:.1})", irs.position_m[0], irs.position_m[1]);
         writeln!(
             out,
-            "{k:<5} {place:<18} {:>8.1} deg {:>5.1} deg {:>7} {:>12} {:>5} {:>5}",
+            "{k:<5} {place:<18} {:>8.1} deg {:>5.1} deg {:>11.2} {:>8} {:>12} {:>5} {:>5}",
             irs.broadside_deg,
             irs.widest_view_deg,
+            irs.near_field_ratio,
             irs.streams,
             irs.subcarriers,
             irs.effective_rank,

@@ -5,7 +5,7 @@ use model::fisher::{Gain, Information, Scheme};
 use model::system::Irs;
 use model::units::SPEED_OF_LIGHT_M_S;
 use model::waveform::Waveform;
-use model::{CrossSectionPrior, Point, Pose, System, SystemParts};
+use model::{CrossSectionPrior, Point, Pose, System, SystemParts, Wavefront};
 use nalgebra::Matrix2;
 use serde::{Deserialize, Serialize};
 
@@ -98,6 +98,7 @@ fn system(scene: &CrbScene) -> anyhow::Result<System> {
     Ok(System::checked(SystemParts {
         wavelength_m: scene.carrier_wavelength_m,
         spacing_wavelengths: scene.spacing_wavelengths,
+        wavefront: Wavefront::Plane,
         bandwidth_hz: scene.bandwidth_hz,
         subcarriers: scene.subcarriers,
         noise_power_w: scene.noise_power_w,

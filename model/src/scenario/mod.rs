@@ -4,6 +4,7 @@
 //! the rest of the program uses SI units and radians. The error of [`Scenario::validate`] names the key, the value and
 //! the allowed range.
 
+mod coordinates;
 mod generate;
 mod motion;
 pub(crate) mod validate;
@@ -11,6 +12,7 @@ pub(crate) mod validate;
 use serde::{Deserialize, Serialize};
 
 use crate::geometry::{Point, Pose};
+use crate::panel::{Carrier, Wavefront};
 use crate::prior::CrossSectionPrior;
 use crate::units::{ratio_from_db, watts_from_dbm};
 
@@ -49,6 +51,7 @@ pub struct Scenario {
 #[serde(deny_unknown_fields, default)]
 pub struct BaseStation {
     /// Centre of the array, (x, y).
+    #[serde(deserialize_with = "coordinates::point")]
     pub position_m: [f64; 2],
     /// Bearing of the broadside of the array.
     pub broadside_deg: f64,
@@ -66,6 +69,8 @@ pub struct Signal {
     pub wavelength_m: f64,
     /// Distance between neighbouring elements of all arrays, in wavelengths.
     pub spacing_wavelengths: f64,
+    /// Shape of the waves between IRSs and target.
+    pub wavefront: Wavefront,
     /// Bandwidth W.
     pub bandwidth_hz: f64,
     /// Subcarriers L, the length of one frame.
@@ -97,6 +102,7 @@ pub enum Phases {
     /// Aligned to a point: gain of order N^2 there.
     Aligned {
         /// The point, (x, y).
+        #[serde(deserialize_with = "coordinates::point")]
         toward_m: [f64; 2],
     },
 }
@@ -128,8 +134,10 @@ pub enum PathAngles {
 #[serde(deny_unknown_fields, default)]
 pub struct Coverage {
     /// Lower left corner, (x, y).
+    #[serde(deserialize_with = "coordinates::point")]
     pub min_m: [f64; 2],
     /// Upper right corner, (x, y).
+    #[serde(deserialize_with = "coordinates::point")]
     pub max_m: [f64; 2],
 }
 
@@ -141,6 +149,9 @@ pub struct Prior {
     pub rcs_dbsm: f64,
     /// Standard deviation of the radar cross-section in decibels, at least 0.
     pub rcs_deviation_db: f64,
+    /// Shape of the waves that estimators assume, if different from `signal.wavefront`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wavefront: Option<Wavefront>,
 }
 
 /// The target.
@@ -183,9 +194,11 @@ pub enum CrossSection {
 #[serde(deny_unknown_fields)]
 pub struct IrsPlacement {
     /// Centre of the array, (x, y).
+    #[serde(deserialize_with = "coordinates::point")]
     pub position_m: [f64; 2],
     /// Point that the broadside faces, (x, y).
     #[serde(default)]
+    #[serde(deserialize_with = "coordinates::point")]
     pub facing_m: [f64; 2],
     /// Paths from the base station, if different from `channel.paths`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -224,6 +237,7 @@ impl Default for Signal {
         Self {
             wavelength_m: 0.3,
             spacing_wavelengths: 1.0,
+            wavefront: Wavefront::Plane,
             bandwidth_hz: 50e6,
             subcarriers: 100,
             noise_dbm: -100.0,
@@ -252,7 +266,7 @@ impl Default for Coverage {
 
 impl Default for Prior {
     fn default() -> Self {
-        Self { rcs_dbsm: 0.0, rcs_deviation_db: 10.0 }
+        Self { rcs_dbsm: 0.0, rcs_deviation_db: 10.0, wavefront: None }
     }
 }
 
@@ -271,6 +285,13 @@ impl IrsPlacement {
     /// Position and orientation.
     pub fn pose(&self) -> Pose {
         Pose::facing(Point::from(self.position_m), Point::from(self.facing_m))
+    }
+}
+
+impl Scenario {
+    /// The carrier as it is.
+    pub(crate) fn carrier(&self) -> Carrier {
+        Carrier { wavelength_m: self.signal.wavelength_m, wavefront: self.signal.wavefront }
     }
 }
 

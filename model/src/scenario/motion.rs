@@ -9,7 +9,7 @@ use std::fmt::Display;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Coverage, ScenarioError};
+use super::{Coverage, ScenarioError, coordinates};
 use crate::geometry::Point;
 
 /// Motion of the target. Positions are (x, y).
@@ -21,13 +21,16 @@ pub enum Motion {
     /// At rest.
     Fixed {
         /// May lie outside the coverage area.
+        #[serde(deserialize_with = "coordinates::point")]
         position_m: [f64; 2],
     },
     /// Back and forth on a line.
     Line {
         /// Position at frame 0.
+        #[serde(deserialize_with = "coordinates::point")]
         from_m: [f64; 2],
         /// The other end.
+        #[serde(deserialize_with = "coordinates::point")]
         to_m: [f64; 2],
         /// Frames from end to end.
         frames: u64,
@@ -35,6 +38,7 @@ pub enum Motion {
     /// Counter-clockwise on a circle, from the point in the direction of x.
     Circle {
         /// Centre of the circle.
+        #[serde(deserialize_with = "coordinates::point")]
         centre_m: [f64; 2],
         /// Radius, positive.
         radius_m: f64,
@@ -44,6 +48,7 @@ pub enum Motion {
     /// From point to point at constant speed, and back from the last one.
     Waypoints {
         /// At least two points.
+        #[serde(deserialize_with = "coordinates::points")]
         points_m: Vec<[f64; 2]>,
         /// Frames from one point to the next.
         frames_per_leg: u64,
