@@ -119,7 +119,11 @@ fn others_reach_nothing_without_tls() {
         ("fusion-center", &["--listen", "0.0.0.0:0"], "listen = 0.0.0.0:0"),
         ("irs-node", &["--http-listen", "0.0.0.0:0"], "http_listen = 0.0.0.0:0"),
         ("simulator", &["--echo-listen", "0.0.0.0:0"], "echo_listen = 0.0.0.0:0"),
-        ("hyloc", &["backhaul", "--control-listen", "0.0.0.0:0"], "control_listen = 0.0.0.0:0"),
+        (
+            "hyloc",
+            &["backhaul", "--allow-control", "--control-listen", "0.0.0.0:0"],
+            "control_listen = 0.0.0.0:0",
+        ),
     ];
     for (name, arguments, key) in open {
         let (code, said) = Process::start(name, arguments).outcome();
