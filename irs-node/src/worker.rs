@@ -206,7 +206,7 @@ impl Worker {
         let stride = self.context.stride.lock().unwrap_or_else(PoisonError::into_inner);
         let asked_for = stride.includes(id.frame / frames_per_fix, Instant::now());
         drop(stride);
-        if !asked_for && id.frame % frames_per_fix == 0 {
+        if !asked_for && id.frame.is_multiple_of(frames_per_fix) {
             let paths = self.assignment.site.system.irs_count() as u64;
             self.context.outbox.send_if_modified(|outbox| {
                 outbox.leave_out(paths);

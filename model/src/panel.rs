@@ -301,13 +301,13 @@ mod tests {
                 prop_assume!(v.norm() > 1.0 + 2.0 * aperture.diameter_m());
                 let (response, derivatives) = aperture.expansion(&carrier, &v);
                 prop_assert!((response - aperture.response(&carrier, &v)).norm() == 0.0);
-                for axis in 0..3 {
+                for (axis, derivative) in derivatives.iter().enumerate() {
                     // Fourth order: truncation and rounding both stay below 1e-8 of the derivative's scale.
                     let h = 1e-3 * v.norm().min(wavelength_m * v.norm() / (0.1 + aperture.diameter_m()));
                     let at = |steps: f64| aperture.response(&carrier, &(v + SpacePoint::ith(axis, steps * h)));
                     let difference = ((at(1.0) - at(-1.0)).scale(8.0) - (at(2.0) - at(-2.0))).unscale(12.0 * h);
-                    let scale = 1.0 + derivatives[axis].norm();
-                    let error = (difference - &derivatives[axis]).norm();
+                    let scale = 1.0 + derivative.norm();
+                    let error = (difference - derivative).norm();
                     prop_assert!(error < 1e-6 * scale, "{error} of {scale}");
                 }
             }

@@ -67,7 +67,8 @@ impl Degradations {
     /// Parts that lost something, or that still fail.
     pub fn losses(&self) -> Vec<Loss> {
         let states = self.states();
-        let incomplete = states.iter().filter(|(_, state)| state.lost > 0 || state.file && state.failing.is_some());
+        let incomplete =
+            states.iter().filter(|(_, state)| state.lost > 0 || state.file && state.failing.is_some());
         incomplete
             .map(|(&part, state)| Loss {
                 part,

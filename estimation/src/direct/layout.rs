@@ -268,7 +268,8 @@ impl Comb {
         let step_rad_s = gaps.filter(|gap| *gap > 1e-9 * highest.abs()).fold(f64::INFINITY, f64::min);
         let place = |w: f64| (w - lowest_rad_s) / step_rad_s;
         let regular = |w: &f64| (place(*w) - place(*w).round()).abs() < 1e-6;
-        if !(place(highest) < Self::MOST_PLACES) || !frequencies_rad_s.iter().all(regular) {
+        let short = step_rad_s.is_finite() && place(highest) < Self::MOST_PLACES;
+        if !short || !frequencies_rad_s.iter().all(regular) {
             return None;
         }
         let places: Vec<usize> = frequencies_rad_s.iter().map(|w| place(*w).round() as usize).collect();
