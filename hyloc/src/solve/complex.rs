@@ -43,7 +43,7 @@ impl ComplexRows {
             return Err(MatrixError::Size { name: name.into(), rows, columns });
         }
         let mut entries = self.re.iter().chain(&self.im).flatten();
-        if let Some(&value) = entries.find(|value| !(value.abs() <= LARGEST_ENTRY)) {
+        if let Some(&value) = entries.find(|value| !value.is_finite() || value.abs() > LARGEST_ENTRY) {
             return Err(MatrixError::Entry { name: name.into(), value });
         }
         Ok(CMatrix::from_fn(rows, columns, |i, j| Complex64::new(self.re[i][j], self.im[i][j])))
