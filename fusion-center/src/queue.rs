@@ -3,7 +3,7 @@
 //! A fix is worth having while it is young. A waiting frame is shed as soon as it could no longer be solved within
 //! [`AGE_DEADLINES`] deadlines of its first report, judged by how long solving has taken lately, and the oldest is shed when
 //! too many wait. Under overload the solvers therefore spend their time only on frames whose fixes will be young.
-//! The newest frame is never shed for its age: a machine that is slower than the deadline still gives fixes.
+//! A machine on which no solve is fast enough keeps the newest frame: it still gives fixes.
 
 use std::collections::VecDeque;
 
@@ -36,10 +36,10 @@ impl<J> Queue<J> {
         self.waiting.push_back((first_ns, frame));
     }
 
-    /// Removes the frames that are too old, but not the newest.
+    /// Removes the frames that are too old; where no solve is fast enough, not the newest.
     pub fn shed_old(&mut self, now_ns: u64) -> Vec<J> {
         let most_ns = self.most_age_ns.saturating_sub(self.solve_ns);
-        let newest = self.waiting.len().saturating_sub(1);
+        let newest = self.waiting.len().saturating_sub(usize::from(self.solve_ns >= self.most_age_ns));
         let is_old = |(first_ns, _): &&(u64, J)| now_ns.saturating_sub(*first_ns) > most_ns;
         let old = self.waiting.iter().take(newest).take_while(is_old).count();
         self.waiting.drain(..old).map(|(_, frame)| frame).collect()
@@ -92,6 +92,7 @@ mod tests {
         assert_eq!(queue.shed(186), [0, 1]);
         queue.solved(70);
         assert_eq!(queue.shed(130), [2], "105 are left");
+        queue.solved(175);
         assert_eq!(
             (queue.shed(1000), queue.len(), queue.oldest()),
             (vec![3], 1, Some(&4)),
