@@ -113,10 +113,15 @@ impl Hub {
         outlet.end.cancel();
     }
 
+    /// Queues a message; false if the queue is full. A connection that has ended takes everything.
+    pub fn queue(&self, id: ConnectionId, message: Outgoing) -> bool {
+        let sent = self.outlets().get(&id).map(|outlet| outlet.queue.try_send(message));
+        !matches!(sent, Some(Err(mpsc::error::TrySendError::Full(_))))
+    }
+
     /// Queues a message; a connection whose queue is full is evicted.
     pub fn send(&self, id: ConnectionId, message: Outgoing) {
-        let sent = self.outlets().get(&id).map(|outlet| outlet.queue.try_send(message));
-        if let Some(Err(mpsc::error::TrySendError::Full(_))) = sent {
+        if !self.queue(id, message) {
             self.evict(id, "it does not read what it is sent");
         }
     }

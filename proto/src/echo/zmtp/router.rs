@@ -162,7 +162,7 @@ impl Router {
         let [body] = parts else { return Err(CodecError::Parts(parts.len())) };
         let message = decode::<ToSource>(body)?;
         let now = Instant::now();
-        let (mut reply, mut replaced, mut seated) = (None, None, false);
+        let (mut reply, mut replaced, mut seated, mut fits) = (None, None, false, true);
         self.hub.subscriptions.send_modify(|subscriptions| {
             let known = subscriptions.heard(id, now);
             match &message {
@@ -183,7 +183,14 @@ impl Router {
                 }
             }
             seated = subscriptions.index_of(id).is_some();
+            // Before a frame can be offered to this subscription: the welcome comes first.
+            if let Some(reply) = reply.clone() {
+                fits = self.hub.queue(id, Outgoing::Reply(reply));
+            }
         });
+        if !fits {
+            self.hub.evict(id, "it does not read what it is sent");
+        }
         if let ToSource::Hello(hello) = &message {
             match &reply {
                 Some(ToNode::Refused { reason }) => {
@@ -200,7 +207,6 @@ impl Router {
         }
         // The seat has gone to another connection.
         replaced.into_iter().for_each(|id| self.hub.end(id));
-        reply.into_iter().for_each(|reply| self.hub.send(id, Outgoing::Reply(reply)));
         Ok(seated)
     }
 }
