@@ -5,7 +5,7 @@ use hyloc::solve::{Cases, direct, solve_all};
 use hyloc_tests::{numbers, relative_error, vectors};
 use serde_json::{Value, json};
 
-fn solve(file: &Value) -> anyhow::Result<Value> {
+fn solve(file: &Value) -> Result<Value, Box<dyn std::error::Error>> {
     let input: Cases<direct::DirectCase> = serde_json::from_value(file.clone())?;
     Ok(serde_json::to_value(solve_all(&(), &input)?)?)
 }
