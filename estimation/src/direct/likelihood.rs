@@ -245,8 +245,10 @@ pub(super) fn delay_term(path: &PathEvidence, sensor: &IrsView, reflector: &IrsV
 
 #[cfg(test)]
 mod tests {
+    use model::algebra::unit_phasor;
     use model::panel::at_height_zero;
-    use model::{Aperture, EchoSource, Gain, Information, Orientation, Scenario, Scheme, System, Wavefront};
+    use model::random::{Purpose, complex_normal, stream};
+    use model::{Aperture, Gain, Information, Orientation, Scenario, Scheme, System, Wavefront};
     use proptest::prelude::*;
 
     use super::super::layout::{Layout, LayoutIrs};
@@ -255,12 +257,40 @@ mod tests {
     use crate::delay::DelayEstimator;
     use crate::location::{Bearing, CascadeDelay};
 
-    /// A frame of Table I as evidence; paths deliver spectra, blocks, delays, or all of them in turn.
-    fn evidence(locator: &DirectLocator, source: &EchoSource, payload: usize) -> Evidence {
+    /// What the nodes of a system receive from a target somewhere in the area, for a seed.
+    fn received(scene: &Scene, seed: u64) -> Vec<CMatrix> {
+        let (system, random) = (scene.system(), &mut stream(seed, Purpose::Noise, [0, 0]));
+        // The squared modulus of a normal variable is exponential.
+        let mut uniform = || 1.0 - (-complex_normal(random, 1.0).norm_sqr()).exp();
+        let point = system.coverage.at(uniform(), uniform());
+        let phases: Vec<f64> = (0..9).map(|_| TAU * uniform()).collect();
+        let views = scene.layout().views(&at_height_zero(point), false);
+        let node = |l: usize| {
+            let mut frame = CMatrix::from_fn(system.sensors, system.subcarriers, |_, _| {
+                complex_normal(random, system.noise_power_w)
+            });
+            for (k, irs) in system.irs.iter().enumerate() {
+                let gain = system.echo_gain(l, k, point, 5.0).unwrap() * unit_phasor(phases[3 * l + k]);
+                for ((f, &subcarrier), content) in
+                    scene.range(k).zip(&irs.waveform.subcarriers).zip(&views[k].streams[0])
+                {
+                    let symbol = gain * content * views[l].phasors[f] * views[k].phasors[f];
+                    let column = frame.column_mut(subcarrier).into_iter().zip(&views[l].arrival[0]);
+                    column.for_each(|(y, a)| *y += symbol * a);
+                }
+            }
+            frame
+        };
+        (0..3).map(node).collect()
+    }
+
+    /// A frame as evidence; paths deliver spectra, blocks, delays, or all of them in turn.
+    fn evidence(locator: &DirectLocator, seed: u64, payload: usize) -> Evidence {
         let mut evidence = locator.evidence();
-        for l in 0..3 {
-            let node = DelayEstimator::new(source.system(), l).unwrap();
-            let report = node.estimate(&source.frame(l, 0, source.target_m(0))).unwrap();
+        let system = locator.system();
+        for (l, frame) in received(&locator.scene, seed).iter().enumerate() {
+            let node = DelayEstimator::new(system, l).unwrap();
+            let report = node.estimate(frame).unwrap();
             for (k, path) in report.paths.iter().enumerate() {
                 match if payload < 3 { payload } else { (l + k) % 3 } {
                     0 => evidence.spectrum(l, k, &path.spectrum, report.noise_power_w),
@@ -273,11 +303,17 @@ mod tests {
                 }
                 .unwrap();
             }
-            let bearing_rad = report.arrival_rad + source.system().irs[l].pose.broadside_rad;
+            let bearing_rad = report.arrival_rad + system.irs[l].pose.broadside_rad;
             let bearing = Bearing { bearing_rad, variance_rad2: report.arrival_variance_rad2 };
             evidence.bearing(l, bearing, 0.5).unwrap();
         }
         evidence
+    }
+
+    fn locator(seed: u64, wavefront: Wavefront) -> DirectLocator {
+        let mut scenario = Scenario::default().with_seed(seed);
+        scenario.signal.wavefront = wavefront;
+        DirectLocator::new(&System::new(&scenario).unwrap(), DirectSettings::default()).unwrap()
     }
 
     /// Information on the position at unit cross-section, from the moments of a layout.
@@ -332,11 +368,8 @@ mod tests {
         #[test]
         fn gradients_match_differences(seed in 0u64..1000, payload in 0usize..4, x in 0.0..10.0f64, y in 0.0..10.0f64, spherical in any::<bool>(),
         ) {
-            let mut scenario = Scenario::default().with_seed(seed);
-            scenario.signal.wavefront = if spherical { Wavefront::Spherical } else { Wavefront::Plane };
-            let source = EchoSource::new(&scenario).unwrap();
-            let locator = DirectLocator::new(source.system(), DirectSettings::default()).unwrap();
-            let evidence = evidence(&locator, &source, payload);
+            let locator = locator(seed, if spherical { Wavefront::Spherical } else { Wavefront::Plane });
+            let evidence = evidence(&locator, seed, payload);
             let at = |point: Point, expand: bool| terms(&locator.scene, &evidence, point, expand, &mut Vec::new());
             let (point, h) = (Point::new(x, y), 2e-4);
             let here = at(point, true);
@@ -360,9 +393,8 @@ mod tests {
     #[test]
     fn a_fix_is_the_maximum() {
         for (seed, payload) in (0..40).flat_map(|seed| [(seed, 0), (seed, 1)]) {
-            let source = EchoSource::new(&Scenario::default().with_seed(seed)).unwrap();
-            let locator = DirectLocator::new(source.system(), DirectSettings::default()).unwrap();
-            let survey = locator.survey(evidence(&locator, &source, payload));
+            let locator = locator(seed, Wavefront::Plane);
+            let survey = locator.survey(evidence(&locator, seed, payload));
             let Ok(fix) = locator.locate(&survey) else { continue };
             if !fix.excluded.is_empty() {
                 continue;

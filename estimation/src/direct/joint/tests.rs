@@ -4,14 +4,12 @@
 use std::f64::consts::TAU;
 
 use model::algebra::unit_phasor;
+use model::random::{Purpose, Stream, complex_normal, stream};
 use model::units::SPEED_OF_LIGHT_M_S;
 use model::{Aperture, CMatrix, Carrier, Orientation, SpacePoint, Wavefront};
 use nalgebra::{DVector, linalg::QR};
 use num_complex::Complex64;
 use proptest::prelude::*;
-use rand::{RngExt, SeedableRng};
-use rand_chacha::ChaCha8Rng;
-use rand_distr::StandardNormal;
 
 use super::super::evidence::Evidence;
 use super::super::layout::{Layout, LayoutIrs};
@@ -38,12 +36,20 @@ impl Scene {
     }
 }
 
-fn normal(random: &mut ChaCha8Rng) -> Complex64 {
-    let mut part = || random.sample::<f64, _>(StandardNormal) * 0.5f64.sqrt();
-    Complex64::new(part(), part())
+fn random(seed: u64) -> Stream {
+    stream(seed, Purpose::Noise, [0, 0])
 }
 
-fn irs(random: &mut ChaCha8Rng, centre_m: SpacePoint, aim_m: SpacePoint, space: bool, k: usize) -> LayoutIrs {
+fn normal(random: &mut Stream) -> Complex64 {
+    complex_normal(random, 1.0)
+}
+
+/// Uniform between zero and one: the squared modulus of a normal variable is exponential.
+fn uniform(random: &mut Stream) -> f64 {
+    1.0 - (-normal(random).norm_sqr()).exp()
+}
+
+fn irs(random: &mut Stream, centre_m: SpacePoint, aim_m: SpacePoint, space: bool, k: usize) -> LayoutIrs {
     let orientation = Orientation::towards(centre_m, aim_m);
     let (grids, spacing_m, streams, subcarriers, bandwidth_hz) =
         if space { ([[4, 4], [4, 3]], 0.043, 4, 12, 100e6) } else { ([[8, 1], [8, 1]], 0.3, 5, 16, 50e6) };
@@ -64,7 +70,7 @@ fn irs(random: &mut ChaCha8Rng, centre_m: SpacePoint, aim_m: SpacePoint, space: 
 
 /// A scene whose paths have this SNR for each target; no noise where it is not finite.
 fn scene(seed: u64, space: bool, wavefront: Wavefront, targets: usize, clocks: bool, snr: f64) -> Scene {
-    let random = &mut ChaCha8Rng::seed_from_u64(seed);
+    let random = &mut random(seed);
     let (centres, min_m, max_m) = if space {
         let corners = [[0.0, 0.0, 4.0], [20.0, 0.0, 4.5], [20.0, 15.0, 3.5], [0.0, 15.0, 5.0]];
         (corners.to_vec(), SpacePoint::new(2.0, 2.0, 0.0), SpacePoint::new(18.0, 13.0, 3.0))
@@ -83,14 +89,14 @@ fn scene(seed: u64, space: bool, wavefront: Wavefront, targets: usize, clocks: b
     let mut positions_m: Vec<SpacePoint> = Vec::new();
     while positions_m.len() < targets {
         let place =
-            SpacePoint::from_fn(|axis, _| min_m[axis] + random.random::<f64>() * (max_m[axis] - min_m[axis]));
+            SpacePoint::from_fn(|axis, _| min_m[axis] + uniform(random) * (max_m[axis] - min_m[axis]));
         if positions_m.iter().all(|other| (place - other).xy().norm() > 3.5) {
             positions_m.push(place);
         }
     }
     positions_m.sort_by(|a, b| a.x.total_cmp(&b.x));
     let offsets_s: Vec<f64> =
-        (0..count).map(|_| if clocks { random.random_range(-1e-7..1e-7) } else { 0.0 }).collect();
+        (0..count).map(|_| if clocks { 2e-7 * uniform(random) - 1e-7 } else { 0.0 }).collect();
     let mut evidence = Evidence::of_layout(&layout);
     let views: Vec<_> = positions_m.iter().map(|position_m| layout.views(position_m, false)).collect();
     for l in 0..count {
@@ -98,7 +104,7 @@ fn scene(seed: u64, space: bool, wavefront: Wavefront, targets: usize, clocks: b
             let (own, sensors) = (layout.range(k), layout.irs()[l].sensors.len());
             let mut spectrum = CMatrix::zeros(sensors, own.len());
             for seen in &views {
-                let stream: Vec<Complex64> = own
+                let content: Vec<Complex64> = own
                     .clone()
                     .enumerate()
                     .map(|(i, f)| {
@@ -106,11 +112,11 @@ fn scene(seed: u64, space: bool, wavefront: Wavefront, targets: usize, clocks: b
                         seen[k].streams[0][i] * seen[l].phasors[f] * seen[k].phasors[f] * turn
                     })
                     .collect();
-                let energy = stream.iter().map(Complex64::norm_sqr).sum::<f64>() * sensors as f64;
-                let gain = unit_phasor(random.random_range(0.0..TAU))
+                let energy = content.iter().map(Complex64::norm_sqr).sum::<f64>() * sensors as f64;
+                let gain = unit_phasor(TAU * uniform(random))
                     * (if snr.is_finite() { snr } else { 100.0 } / energy).sqrt();
                 spectrum +=
-                    CMatrix::from_fn(sensors, own.len(), |m, i| gain * seen[l].arrival[0][m] * stream[i]);
+                    CMatrix::from_fn(sensors, own.len(), |m, i| gain * seen[l].arrival[0][m] * content[i]);
             }
             if snr.is_finite() {
                 spectrum.iter_mut().for_each(|y| *y += normal(random));
@@ -139,8 +145,8 @@ proptest! {
     ) {
         let scene = scene(seed, space, wavefront, targets, clocks, 30.0);
         let likelihood = scene.likelihood();
-        let random = &mut ChaCha8Rng::seed_from_u64(seed);
-        let state = scene.truth.map(|v| v + random.random_range(-0.4..0.4));
+        let random = &mut random(seed);
+        let state = scene.truth.map(|v| v + 0.8 * uniform(random) - 0.4);
         let here = likelihood.expand(&state);
         let h = 2e-4;
         for i in 0..state.len() {
