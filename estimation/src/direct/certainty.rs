@@ -13,6 +13,9 @@ const MOST_ALTERNATIVES: usize = 4;
 /// Alternative positions that are less probable than this are left out.
 const LEAST_NAMED: f64 = 1e-3;
 
+/// Energies below this count as this much when the noise in them is taken out.
+const LEAST_ENERGY: f64 = 0.1;
+
 /// Certainty of a fix with a state of N variables.
 #[derive(Debug)]
 pub(super) struct Certainty<const N: usize> {
@@ -31,13 +34,18 @@ impl<const N: usize> Certainty<N> {
     /// None where some direction is not determined.
     pub fn new(
         locator: &DirectLocator,
-        here: Vec<Term>,
+        mut here: Vec<Term>,
         noise_factor: f64,
         prior: &SMatrix<f64, N, N>,
     ) -> Option<Self> {
         let hypotheses = Hypotheses::around(&here, noise_factor);
         let weights = hypotheses.weights(&here).iter().map(|weight| weight / noise_factor).collect();
         let (log_density, weak) = (hypotheses.log_density(&here), is_weak(&here, noise_factor));
+        // The energy of a fitted gain holds one unit of noise on average, which carries no information.
+        for term in here.iter_mut().filter(|term| term.unit_snr.is_some()) {
+            let energy = term.value() / noise_factor;
+            term.expansion.information *= 1.0 - 1.0 / energy.max(LEAST_ENERGY);
+        }
         let irs_count = locator.system().irs_count();
         let terms = WeightedTerms { terms: here, weights, prior: *prior, irs_count };
         let peak = NormalPeak::new(terms.information().cholesky()?.inverse())?;
