@@ -380,7 +380,10 @@ impl World {
             let delay_ns = self.within(0, 3_000 * MS);
             return self.after(delay_ns, Event::BreakAtCenter { connection: id, in_order: false });
         }
-        let Some(instance) = instance else { return self.wait(index) };
+        // A connection that broke while its stream was being opened does not open.
+        let Some(instance) = instance.filter(|_| self.connections[&id].node_open) else {
+            return self.wait(index);
+        };
         let node = &mut self.nodes[index];
         node.link = Link::Streaming { connection: id };
         node.backoff_ns = 50 * MS;
