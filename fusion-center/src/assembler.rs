@@ -23,6 +23,7 @@ use proto::convert::{FrameId, Report, Times};
 
 use crate::ledger::Fates;
 use crate::progress::{Progress, is_far};
+use crate::queue::AGE_DEADLINES;
 use crate::runs::{Position, Runs};
 
 /// Deadlines in a row after which a connected node is no longer waited for.
@@ -147,16 +148,24 @@ impl<T> Assembler<T> {
         due.into_iter().chain(silence).min()
     }
 
-    /// When a frame is due: a deadline after a majority has reached it, or after its first report if it is too far ahead. Others
-    /// wait for a majority as long as a node may become silent, and up to a bound if none will.
+    /// When a frame is due: a deadline after a majority has reached it, or after its first report if it is too far ahead. One of a
+    /// contested run is due when its fix would be too old and the others go on in their run: it uses up the credit that its node
+    /// needs to reach that run. Others wait for a majority as long as a node may become silent, and up to a bound if none will.
     fn due_ns(&self, frame: Position, open: &Open<T>) -> Option<u64> {
         let (from_ns, deadlines) = match open.reached_ns {
             Some(reached_ns) => (reached_ns, 1),
             None if self.is_far(frame) => (open.first_ns, 1),
+            None if self.is_left_alone(frame, open) => (open.first_ns, AGE_DEADLINES),
             None if self.progress.next_silence_ns().is_some() => return None,
             None => (open.first_ns, MOST_DEADLINES),
         };
         Some(from_ns.saturating_add(self.deadline_ns.saturating_mul(deadlines)))
+    }
+
+    /// Whether the nodes that have not reached a contested run make progress elsewhere, so that none of them will become silent.
+    fn is_left_alone(&self, frame: Position, open: &Open<T>) -> bool {
+        let old_ns = open.first_ns.saturating_add(self.deadline_ns.saturating_mul(AGE_DEADLINES));
+        self.contested == Some(frame.epoch) && self.progress.elsewhere_ns(frame.epoch) >= Some(old_ns)
     }
 
     /// Updates the reach of the majority; frames within it may be closed from now on.

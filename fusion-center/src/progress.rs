@@ -5,7 +5,7 @@
 //! that a strict majority of the voters has reached; a voter is a connected node that is neither silent nor quiet. With one
 //! voter it is the head of that node, with two the smaller head: if two disagree there is no majority, and
 //! the smaller frame number closes fewer frames. If half of the voters report a later run, that run is contested: its
-//! frames are neither closed nor refused until there is a majority.
+//! frames are not closed until there is a majority, and refused once their fixes would be too old and the others go on elsewhere.
 //!
 //! A node becomes silent when others wait for it and it makes no progress for [`MISSES_UNTIL_SILENT`] times its own
 //! pause between two reports, or as many deadlines if these are longer: a node that reports at its usual rate
@@ -138,6 +138,12 @@ impl Progress {
         let [lower, upper] =
             [heads.len().checked_sub(1)? / 2, heads.len() / 2].map(|i| heads[i].map(|head| head.epoch));
         upper.filter(|_| lower != upper)
+    }
+
+    /// When the slowest of the connected nodes in other runs than this last made progress; a silent node does not count.
+    pub fn elsewhere_ns(&self, epoch: u64) -> Option<u64> {
+        let others = self.nodes.iter().filter(|node| node.connected && !node.silent);
+        others.filter(|node| node.head.map(|head| head.epoch) != Some(epoch)).map(|node| node.heard_ns).min()
     }
 
     /// The heads of the voters, in order.

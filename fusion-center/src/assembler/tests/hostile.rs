@@ -206,6 +206,28 @@ fn a_run_that_appeared_too_late_is_left_again() {
     assert_eq!(assembler.run(), Some(2));
 }
 
+/// After a restart of the fusion center, one of two nodes has a backlog of the run before, which appears here after the present
+/// one, and fills its credit of four with it. The backlog is refused as soon as its fixes would be too old, so that
+/// the node reaches the present run; it was held until the node counted as quiet, for 20 deadlines.
+#[test]
+fn a_backlog_of_an_earlier_run_does_not_use_up_the_credit() {
+    let mut assembler = connected(2);
+    let _ = assembler.offer(1, of_run(2, 0), 0, ()).unwrap();
+    for frame in 500..504 {
+        let _ = assembler.offer(0, of_run(1, frame), 5, ()).unwrap();
+    }
+    let mut refused = Vec::new();
+    for frame in 1..=8 {
+        let now_ns = 30 * frame;
+        let closed = assembler.close_due(now_ns);
+        refused
+            .extend(closed.iter().filter(|a| a.frame.run == 1).map(|a| (now_ns, a.frame.frame, a.closing)));
+        let _ = assembler.offer(1, of_run(2, frame), now_ns, ()).unwrap();
+    }
+    assert_eq!(refused, (500..504).map(|frame| (240, frame, Closing::Ahead)).collect::<Vec<_>>());
+    assert_eq!(both(&mut assembler, 2, 9, 270).last(), Some(&(9, Closing::Complete)));
+}
+
 /// A node that invents a new run with every report neither displaces the runs in use nor grows the memory.
 #[test]
 fn a_flood_of_runs_disturbs_nobody() {
