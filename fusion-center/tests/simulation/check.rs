@@ -66,6 +66,8 @@ impl Checks {
         self.life = life;
         for Fix { assembled, at_ns } in center.fixes.drain(..) {
             self.fixes += 1;
+            let age_ns = at_ns - assembled.first_ns;
+            assert!(age_ns <= 2 * DEADLINE_NS, "a fix {age_ns} ns after its first report");
             for (l, k, path) in assembled.blocks.present() {
                 let known = self.fused.entry((life, assembled.frame, l)).or_default();
                 assert!(known.insert(k), "path ({l}, {k}) of {:?} is in two fixes", assembled.frame);
@@ -82,10 +84,6 @@ impl Checks {
             if (HEALED_NS..STOP_NS).contains(&now_ns) {
                 let complete = assembled.blocks.present().count() == self.count * self.count;
                 self.complete_after += u64::from(complete);
-                let age_ns = at_ns - assembled.first_ns;
-                // A frame that waited for a majority since the chaos may be older.
-                let begun = assembled.first_ns >= HEALED_NS;
-                assert!(!begun || age_ns <= 2 * DEADLINE_NS, "a fix {age_ns} ns after its first report");
                 for (l, k, path) in assembled.blocks.present() {
                     let stranger =
                         self.strangers.iter().any(|p| path.delay_s == delay_s(*p, assembled.frame, k));
