@@ -3,9 +3,14 @@
 //! For each node: paths sent (as the node counts) = fused + late + duplicate + dropped + in flight (as the
 //! fusion center counts). The difference is `unaccounted`; it is above zero while a report is sent
 //! again after a broken connection, and zero once nothing is in flight. A node that is restarted
-//! begins a new account; the accounts of its earlier processes stay in the sums.
+//! begins a new account; the accounts of its earlier processes stay in the sums, and a process that comes back continues its own.
+
+use std::collections::VecDeque;
 
 use serde::Serialize;
+
+/// Earlier processes of an index whose accounts are continued if they come back.
+const REMEMBERED_PROCESSES: usize = 16;
 
 /// Numbers of paths by what became of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
@@ -35,16 +40,25 @@ impl Fates {
 }
 
 /// What a process of a node has declared.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Declared {
     sent: u64,
     dropped_at_node: u64,
 }
 
+impl Declared {
+    fn add(&mut self, other: &Self) {
+        self.sent = self.sent.saturating_add(other.sent);
+        self.dropped_at_node = self.dropped_at_node.saturating_add(other.dropped_at_node);
+    }
+}
+
 #[derive(Debug, Clone, Default)]
 struct Account {
-    /// Sum over earlier processes.
+    /// Sum over earlier processes that are not remembered.
     past: Declared,
+    /// The latest processes before the present one that declared something, by incarnation.
+    earlier: VecDeque<(String, Declared)>,
     present: Declared,
     incarnation: String,
     fates: Fates,
@@ -83,10 +97,20 @@ impl Ledger {
     pub fn open(&mut self, node: usize, incarnation: &str) {
         let account = &mut self.accounts[node];
         if account.incarnation != incarnation || incarnation.is_empty() {
-            let Declared { sent, dropped_at_node } = account.present;
-            account.past.sent = account.past.sent.saturating_add(sent);
-            account.past.dropped_at_node = account.past.dropped_at_node.saturating_add(dropped_at_node);
-            account.present = Declared::default();
+            let before = std::mem::take(&mut account.present);
+            if before != Declared::default() {
+                account.earlier.push_back((std::mem::take(&mut account.incarnation), before));
+            }
+            if account.earlier.len() > REMEMBERED_PROCESSES
+                && let Some((_, oldest)) = account.earlier.pop_front()
+            {
+                account.past.add(&oldest);
+            }
+            // Another process may have held the index while this one was away.
+            let known = |(known, _): &(String, Declared)| known == incarnation && !incarnation.is_empty();
+            let position = account.earlier.iter().position(known);
+            let returned = position.and_then(|position| account.earlier.remove(position));
+            account.present = returned.map(|(_, declared)| declared).unwrap_or_default();
             account.incarnation = incarnation.to_owned();
         }
     }
@@ -119,12 +143,15 @@ impl Ledger {
 
     fn balance(&self, node: usize) -> Balance {
         let account = &self.accounts[node];
-        let sent = account.past.sent.saturating_add(account.present.sent);
+        let mut declared = account.past.clone();
+        account.earlier.iter().for_each(|(_, earlier)| declared.add(earlier));
+        declared.add(&account.present);
+        let Declared { sent, dropped_at_node } = declared;
         let decided = i128::from(account.fates.total()) + i128::from(account.in_flight);
         let unaccounted = (i128::from(sent) - decided).clamp(i64::MIN.into(), i64::MAX.into());
         Balance {
             sent,
-            dropped_at_node: account.past.dropped_at_node.saturating_add(account.present.dropped_at_node),
+            dropped_at_node,
             fates: account.fates,
             in_flight: account.in_flight,
             repeated: account.repeated,
@@ -172,6 +199,23 @@ mod tests {
             ledger.declare(0, sent, 0);
         }
         assert_eq!(ledger.balance(0).sent, 13);
+    }
+
+    /// What a process declares is a sum over its lifetime: it is not counted twice if another process held the index in between.
+    #[test]
+    fn a_process_that_comes_back_continues_its_account() {
+        let mut ledger = Ledger::new(1);
+        for (incarnation, sent) in [("a", 6), ("stranger", 0), ("a", 9), ("b", 2), ("a", 10), ("b", 3)] {
+            ledger.open(0, incarnation);
+            ledger.declare(0, sent, 1);
+        }
+        assert_eq!((ledger.balance(0).sent, ledger.balance(0).dropped_at_node), (13, 3));
+        // Memory is bounded, and no sum is lost.
+        for process in 0..100 {
+            ledger.open(0, &format!("restarted {process}"));
+            ledger.declare(0, 1, 0);
+        }
+        assert_eq!((ledger.balance(0).sent, ledger.accounts[0].earlier.len()), (113, REMEMBERED_PROCESSES));
     }
 
     /// Every figure of two accounts, over two lives of the first node, with numbers that no other sum gives.
