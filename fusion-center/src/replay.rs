@@ -5,45 +5,39 @@
 //! (see [`container`](crate::container)). A frame is solved from all of its reports or not at all: what a fault of the
 //! recording makes impossible is named in [`Replayed`], and the rest is replayed.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod solver;
+
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use estimation::fusion::FrameBlocks;
 use model::System;
-use prost::Message;
-use proto::convert::{FrameId, max_report_bytes, report_from_wire};
+use proto::convert::FrameId;
 use proto::site::{MAX_SITE_BYTES, SharedSite};
-use proto::v1;
 use serde::de::DeserializeOwned;
 use telemetry::Part;
 use tokio_util::sync::CancellationToken;
 
+use self::solver::ReplaySolver;
 use crate::container::{Container, Entry, Event};
-use crate::fix::Source;
 use crate::fix_log::{Existing, FixLog, LogQueue};
 use crate::method::MethodSettings;
-use crate::publish::{Outgoing, Publisher};
-use crate::recording::{
-    BLOCKS_FILE, FrameEntry, HoleEntry, METHOD_FILE, RecordingError, SCENARIO_FILE, SITE_FILE, TruthEntry,
-};
+use crate::publish::Publisher;
+use crate::recording::{BLOCKS_FILE, METHOD_FILE, RecordingError, SCENARIO_FILE, SITE_FILE};
 use crate::segment::{
     Channel, METHOD_FILE_HASH, SITE_FILE_HASH, SITE_HASH, VERSION, file_hash, segment_path,
 };
-use crate::solve::{Earlier, History, Kept, Solver, solve};
+use crate::solve::Solver;
 use crate::statistics::Figures;
-use crate::truth::{TrueTarget, TruthStore};
+use crate::truth::TruthStore;
 
 /// Largest entry of a channel other than that of the reports.
 const MOST_ENTRY_BYTES: usize = 1 << 20;
 
 /// Largest settings file of a recording.
 const MOST_METHOD_BYTES: u64 = 1 << 20;
-
-/// Reports that one frame may name.
-const MOST_REPORTS: usize = 4096;
 
 /// Faults that are described one by one.
 const MOST_FAULTS: usize = 1000;
@@ -342,164 +336,4 @@ fn json<E: DeserializeOwned>(entry: &Entry) -> Result<E, String> {
         return Err(format!("an entry has more than {MOST_ENTRY_BYTES} bytes"));
     }
     serde_json::from_slice(&entry.data).map_err(|error| format!("an entry is invalid: {error}"))
-}
-
-/// Assembles and solves frames from the messages of a recording.
-struct ReplaySolver {
-    system: Arc<System>,
-    solver: Solver,
-    channels: Channels,
-    /// Encoded, by sequence number.
-    reports: BTreeMap<u32, Vec<u8>>,
-    /// Largest report of this site.
-    most_report_bytes: usize,
-    truths: BTreeMap<FrameId, TrueTarget>,
-    /// With batches: a frame may have been solved before an earlier one of its batch.
-    all_frames: Option<BTreeMap<FrameId, FrameEntry>>,
-    history: History,
-    /// The frame that was solved last.
-    last: Option<FrameId>,
-    /// Whether messages were lost behind it.
-    gap: bool,
-}
-
-impl ReplaySolver {
-    fn new(recording: &Recording, system: Arc<System>, solver: Solver) -> Result<Self, RecordingError> {
-        let truths = recording.entries(Channel::Truth, |entry: TruthEntry| {
-            let target = TrueTarget { position_m: entry.position_m.into(), rcs_m2: entry.rcs_m2 };
-            (FrameId { run: entry.run, frame: entry.frame }, target)
-        })?;
-        let by_frame = |entry: FrameEntry| (FrameId { run: entry.run, frame: entry.frame }, entry);
-        let batch_frames = solver.batch_frames();
-        let batches = batch_frames > 1;
-        let all_frames = batches.then(|| recording.entries(Channel::Frames, by_frame)).transpose()?;
-        let history = History::new(2 * batch_frames);
-        let most_report_bytes = 2 * max_report_bytes(&system);
-        let (channels, reports) = (Channels::default(), BTreeMap::new());
-        let (last, gap) = (None, false);
-        Ok(Self {
-            system,
-            solver,
-            channels,
-            reports,
-            most_report_bytes,
-            truths,
-            all_frames,
-            history,
-            last,
-            gap,
-        })
-    }
-
-    /// Takes an entry; returns a fix if it is a frame, and a description of the frames that are missing before it. An
-    /// error says which frame cannot be replayed, and why.
-    fn take(&mut self, entry: &Entry) -> Result<Option<(Outgoing, Option<String>)>, String> {
-        match self.channels.get(entry.channel) {
-            Some(Channel::Reports) if entry.data.len() > self.most_report_bytes => {
-                Err(format!("report {} is larger than any of this site", entry.sequence))
-            }
-            Some(Channel::Reports) => {
-                self.reports.insert(entry.sequence, entry.data.clone());
-                Ok(None)
-            }
-            Some(Channel::Frames) => {
-                let entry: FrameEntry = json(entry)?;
-                let frame = FrameId { run: entry.run, frame: entry.frame };
-                let outgoing = self.solve(&entry).map_err(|reason| {
-                    format!("frame {} of run {} is not replayed: {reason}", frame.frame, frame.run)
-                })?;
-                let gap = std::mem::take(&mut self.gap).then(|| self.gap_before(frame)).flatten();
-                self.last = Some(frame);
-                Ok(Some((outgoing, gap)))
-            }
-            Some(Channel::Holes) => {
-                let HoleEntry { run, first, last, entries } = json(entry)?;
-                Err(format!("{entries} entries of frames {first} to {last} of run {run} were not recorded"))
-            }
-            Some(Channel::Truth) | None => Ok(None),
-        }
-    }
-
-    /// Frames that lie between the last one and `next`.
-    fn gap_before(&self, next: FrameId) -> Option<String> {
-        let FrameId { run, frame } = next;
-        match self.last {
-            None if frame == 0 => None,
-            None => Some(format!("frames before {frame} of run {run} are lost")),
-            Some(last) if last.run != run => Some(format!(
-                "frames behind {} of run {} and before {frame} of run {run} are lost",
-                last.frame, last.run
-            )),
-            Some(last) if last.frame.saturating_add(1) >= frame => None,
-            Some(last) => Some(format!("frames {} to {} of run {run} are lost", last.frame + 1, frame - 1)),
-        }
-    }
-
-    /// Frames at the end that were lost.
-    fn last_gap(&self) -> Option<String> {
-        let last = self.last.filter(|_| self.gap)?;
-        Some(format!("frames behind {} of run {} are lost, if there were any", last.frame, last.run))
-    }
-
-    fn solve(&mut self, entry: &FrameEntry) -> Result<Outgoing, String> {
-        let frame = FrameId { run: entry.run, frame: entry.frame };
-        let kept = self.assemble(entry)?;
-        let earlier = self.earlier(entry)?;
-        let solved = solve(&self.solver, frame, &kept, &earlier, Source::Replayed);
-        if self.all_frames.is_some() {
-            self.history.keep(frame, kept);
-        }
-        // Later frames do not use reports that are long before this frame's.
-        if let Some(first) = entry.reports.iter().min() {
-            self.reports = self.reports.split_off(&first.saturating_sub(4096));
-        }
-        Ok(Outgoing { solved, arrivals: None })
-    }
-
-    /// The frames that a frame was solved with.
-    fn earlier(&self, entry: &FrameEntry) -> Result<Earlier, String> {
-        if entry.earlier.len() > self.solver.batch_frames() {
-            return Err("its batch is larger than that of the method".into());
-        }
-        let frame = |number: &u64| {
-            let id = FrameId { run: entry.run, frame: *number };
-            if let Some(known) = self.history.get(id) {
-                return Ok((*number, known));
-            }
-            let entry = self.all_frames.as_ref().and_then(|frames| frames.get(&id));
-            let entry = entry.ok_or_else(|| format!("frame {number} of its batch is missing"))?;
-            Ok((*number, self.assemble(entry)?))
-        };
-        entry.earlier.iter().map(frame).collect()
-    }
-
-    /// Assembles a frame as the assembler did: of several reports of a path, the first counts.
-    fn assemble(&self, entry: &FrameEntry) -> Result<Arc<Kept>, String> {
-        let system = &self.system;
-        let mut blocks = FrameBlocks::new(system.irs_count());
-        let distinct: BTreeSet<u32> = entry.reports.iter().copied().collect();
-        if entry.reports.len() > MOST_REPORTS || distinct.len() < entry.reports.len() {
-            return Err("it names too many reports, or one of them twice".into());
-        }
-        for sequence in &entry.reports {
-            let report = self.reports.get(sequence);
-            let report = report.ok_or_else(|| format!("its report {sequence} is missing"))?;
-            let message = v1::FrameReport::decode(report.as_slice()).map_err(|error| error.to_string())?;
-            let node = sender(&message);
-            let report = report_from_wire(message, node, system).map_err(|error| error.to_string())?;
-            for (k, path) in report.paths {
-                if blocks.path(node, k).is_none() {
-                    blocks.insert(node, k, report.node, path);
-                }
-            }
-        }
-        Ok(Arc::new(Kept::new(blocks)))
-    }
-}
-
-/// The node that sent a report. Older recordings do not contain it; then it is taken from the first block, which may
-/// claim to be of another node.
-fn sender(report: &v1::FrameReport) -> usize {
-    let claimed = || report.blocks.first().map_or(0, |block| block.l);
-    report.recorded_node.unwrap_or_else(claimed) as usize
 }

@@ -378,10 +378,10 @@ mod tests {
         assert!((a - b).norm() < 0.01 * a.norm(), "{a} {b}");
     }
 
-    /// Table I with spherical waves, median of 41 scenes: 9 cm, 2.0 cm and 3.5 mm at 10, 20 and 40 elements, within a third.
+    /// Table I with spherical waves, median of 41 scenes: 9 cm, 2.0 cm and 6.5 mm at 10, 20 and 40 elements, within a third.
     #[test]
     fn bounds_of_spherical_waves() {
-        for (count, rms_m) in [(10, 0.09), (20, 0.020), (40, 0.0035)] {
+        for (count, rms_m) in [(10, 0.09), (20, 0.020), (40, 0.0065)] {
             let mut all: Vec<f64> = (0..41)
                 .map(|seed| {
                     let mut scenario = Scenario::default().with_seed(seed);

@@ -154,7 +154,7 @@ mod tests {
                     && degraded.contains("\ndegraded: fixes log: disk full\n")
             );
             part.recovered();
-            assert!(get(address, "/health").await.ends_with("ready\n"));
+            assert!(get(address, "/health").await.ends_with("\r\n\r\nserving\n"));
             assert!(get(address, "/ready").await.starts_with("HTTP/1.1 200"));
             health.condition("nodes", Some("none is connected".into()));
             let waiting = get(address, "/ready").await;
@@ -168,7 +168,7 @@ mod tests {
                 shown.starts_with("HTTP/1.1 200") && shown.contains("hyloc_frames_total{} 3\n"),
                 "{shown}"
             );
-            let fate = "hyloc_connections_total{listener=\"http\",fate=\"accepted\"} 3\n";
+            let fate = "hyloc_connections_total{listener=\"http\",fate=\"accepted\"} 8\n";
             assert!(shown.contains(fate), "{shown}");
         };
         tokio::time::timeout(Duration::from_secs(10), asking).await.unwrap();
