@@ -2,7 +2,7 @@
 //! suppressed is logged with its next line, or on its own once the flood is over.
 //!
 //! ```
-//! telemetry::warn_limited!(node = 3, reason = "not finite", "report refused");
+//! hyloc_telemetry::warn_limited!(node = 3, reason = "not finite", "report refused");
 //! ```
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

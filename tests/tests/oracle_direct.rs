@@ -5,9 +5,11 @@ use hyloc::solve::{Cases, direct, solve_all};
 use hyloc_tests::{numbers, relative_error, vectors};
 use serde_json::{Value, json};
 
-fn solve(file: &Value) -> Result<Value, Box<dyn std::error::Error>> {
-    let input: Cases<direct::DirectCase> = serde_json::from_value(file.clone())?;
-    Ok(serde_json::to_value(solve_all(&(), &input)?)?)
+fn solve(file: &Value) -> Result<Value, String> {
+    let input: Cases<direct::DirectCase> =
+        serde_json::from_value(file.clone()).map_err(|error| error.to_string())?;
+    let answers = solve_all(&(), &input).map_err(|error| format!("{error:#}"))?;
+    serde_json::to_value(answers).map_err(|error| error.to_string())
 }
 
 #[test]
@@ -65,7 +67,7 @@ fn wrong_input_is_explained() {
     let refused = |change: &dyn Fn(&mut Value)| {
         let mut case = file["cases"][0].clone();
         change(&mut case);
-        format!("{:#}", solve(&json!({ "cases": [case] })).unwrap_err())
+        solve(&json!({ "cases": [case] })).unwrap_err()
     };
     let message = refused(&|case| case["panels"][1]["centre_m"] = json!([1.0, 2.0, 3.0, 4.0]));
     assert!(message.contains("panels[1].centre_m: 4 coordinates, expected 2 or 3"), "{message}");
