@@ -5,7 +5,7 @@
 //! is synchronised to the disk once per second and at the end.
 //!
 //! If a line cannot be written (full disk, removed directory), it waits with the lines after it and is tried again with
-//! every further fix. At most [`MOST_WAITING`] lines wait; the oldest are lost then, and counted. A log that was moved or
+//! every further fix. At most `MOST_WAITING` lines wait; the oldest are lost then, and counted. A log that was moved or
 //! removed by others is created again.
 
 use std::collections::VecDeque;

@@ -10,7 +10,7 @@
 //! A node becomes silent when others wait for it and it makes no progress for [`MISSES_UNTIL_SILENT`] times its own
 //! pause between two reports, or as many deadlines if these are longer: a node that reports at its usual rate
 //! cannot be made silent by another that invents frames. As long as its rate is not known, its pause is taken
-//! to be [`MISSES_UNTIL_SILENT`] deadlines. A node is quiet if it has reported nothing for [`QUIET_DEADLINES`] deadlines while
+//! to be [`MISSES_UNTIL_SILENT`] deadlines. A node is quiet if it has reported nothing for `QUIET_DEADLINES` deadlines while
 //! another did: one that jumped ahead and stopped does not hold the others up. Pure: time is passed in.
 
 use crate::assembler::MISSES_UNTIL_SILENT;
