@@ -123,7 +123,7 @@ impl Authority {
     }
 
     /// Issues a certificate with a new key. `hosts` are further names and addresses of a process, for clients that
-    /// verify these; [`LOCAL_HOSTS`] are always among them.
+    /// verify these; `LOCAL_HOSTS` are always among them.
     pub fn issue(
         &self,
         name: &Name,

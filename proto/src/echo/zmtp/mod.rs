@@ -2,13 +2,13 @@
 //!
 //! The crate `zeromq` allocates the length that a frame header claims, has no limit on frames per message, handshakes
 //! or connections, and awaits peers that do not read. A header of 2^40 bytes from any stranger aborts the process. The
-//! public port of the simulator therefore is an endpoint of its own ([`router`]), which is less code than a guard around the
+//! public port of the simulator therefore is an endpoint of its own (`router`), which is less code than a guard around the
 //! crate's ROUTER would be and needs no second socket: the guard would have to parse the same headers, and could
 //! neither close a single connection nor bound the crate's queues of 100 000 messages.
-//! The node's side is the crate's DEALER behind a [`guard`]: a node has one connection, which the guard can check and close,
+//! The node's side is the crate's DEALER behind a `guard`: a node has one connection, which the guard can check and close,
 //! and every run shows that the endpoint works with the crate.
 //!
-//! [`scan`] checks headers, [`inbound`] assembles messages and [`guests`] decides who may stay; all three are pure state
+//! [`scan`] checks headers, [`inbound`] assembles messages and `guests` decides who may stay; all three are pure state
 //! machines without sockets or clocks.
 
 pub(super) mod guard;
