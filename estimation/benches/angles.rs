@@ -33,7 +33,7 @@ fn blocks(count: usize) -> (Blocks, Vec<f64>) {
         let delay_s = cascade_delay_s(&system.irs[l].pose, &system.irs[k].pose, target);
         let phasors = system.delay_phasors(k, delay_s).unwrap();
         let owned = waveform.subcarriers.iter().zip(waveform.codes.column_iter()).zip(phasors);
-        owned.fold(CMatrix::zeros(system.sensors, waveform.codes.nrows()), |sum, ((&i, code), phasor)| {
+        owned.fold(CMatrix::zeros(system.sensors(), waveform.codes.nrows()), |sum, ((&i, code), phasor)| {
             sum + frame.column(i) * code.adjoint() * phasor.conj()
         })
     };

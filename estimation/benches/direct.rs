@@ -56,7 +56,7 @@ fn locate_six_frames(bencher: divan::Bencher, combination: Combination) {
     let system = source.system();
     let locator = DirectLocator::new(system, DirectSettings::default()).expect("a small area");
     let survey = |frame: u64| {
-        let target_m = Point::new(3.0 + 0.2 * frame as f64, 7.0 + 0.1 * frame as f64);
+        let target_m = Point::new(3.0 + 0.2 * frame as f64, 7.0 + 0.1 * frame as f64, 0.0);
         let mut evidence = locator.evidence();
         for l in 0..system.irs_count() {
             let echo = source.frame(l, frame, target_m);

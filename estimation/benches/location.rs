@@ -15,11 +15,11 @@ fn main() {
 
 /// A target among `count` IRSs on a ring, with errors of about one standard deviation.
 fn scene(count: usize, gross_m: f64, keep: impl Fn(usize) -> bool) -> Measurements {
-    let target_m = Point::new(4.0, 7.0);
+    let target_m = Point::new(4.0, 7.0, 0.0);
     let irs: Vec<Pose> = (0..count)
         .map(|k| {
             let angle = std::f64::consts::TAU * (k as f64 + 0.3) / count as f64;
-            Pose::facing(Point::new(50.0 * angle.cos(), 50.0 * angle.sin()), Point::zeros())
+            Pose::facing(Point::new(50.0 * angle.cos(), 50.0 * angle.sin(), 0.0), Point::zeros())
         })
         .collect();
     let error = |index: usize| (2.3 * index as f64 + 0.4).sin() * 1.4;
@@ -45,7 +45,7 @@ fn scene(count: usize, gross_m: f64, keep: impl Fn(usize) -> bool) -> Measuremen
             })
         })
         .collect();
-    Measurements::new(irs.iter().map(|pose| pose.position_m).collect(), delays, bearings).expect("valid")
+    Measurements::new(irs.iter().map(|pose| pose.position_m.xy()).collect(), delays, bearings).expect("valid")
 }
 
 #[divan::bench(args = [3, 4, 8, 16, 32])]

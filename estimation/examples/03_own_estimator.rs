@@ -18,8 +18,8 @@ impl Estimator for Crossing {
         let (mut information, mut sum) = (Matrix2::zeros(), Point::zeros());
         for (l, irs) in self.0.irs.iter().enumerate() {
             let Some(arrival) = frame.node(l).and_then(|node| node.arrival) else { continue };
-            let (sin, cos) = (arrival.bearing_rad + irs.pose.broadside_rad).sin_cos();
-            let normal = Point::new(-sin, cos);
+            let (sin, cos) = (arrival.bearing_rad + irs.pose.broadside_rad()).sin_cos();
+            let normal = Point::new(-sin, cos, 0.0);
             let distance_m = irs.pose.distance_m(self.0.coverage.centre());
             let weight = normal * normal.transpose() / (arrival.variance_rad2 * distance_m.powi(2));
             information += weight;

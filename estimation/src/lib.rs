@@ -2,7 +2,9 @@
 #![warn(missing_docs)]
 
 pub mod angles;
+mod ascent;
 pub mod baselines;
+mod beams;
 pub mod blocks;
 pub mod delay;
 pub mod direct;

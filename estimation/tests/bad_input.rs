@@ -236,7 +236,7 @@ fn delay_functions_refuse_what_does_not_fit() {
 
 #[test]
 fn locators_refuse_what_does_not_determine_a_position() {
-    let nodes = vec![Point::zeros(), Point::new(10.0, 0.0), Point::zeros()];
+    let nodes = vec![Point::zeros(), Point::new(10.0, 0.0, 0.0), Point::zeros()];
     let delay = Some(CascadeDelay { delay_s: 1e300, variance_s2: 1e-300 });
     let bearing = Some(Bearing { bearing_rad: 1e300, variance_rad2: 1e300 });
     let tables = [(None, None), (delay, None), (None, bearing), (delay, bearing)];

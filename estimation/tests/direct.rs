@@ -153,7 +153,7 @@ fn a_target_on_the_edge_is_found() {
             .into_iter()
             .enumerate()
     {
-        let target_m = Point::new(x, y);
+        let target_m = Point::new(x, y, 0.0);
         let survey = spectra(&locator, &source, &echoes(&source, i as u64, target_m));
         let fix = locator.locate(&survey).expect("found");
         assert!((fix.position_m - target_m).norm() < 4.0 * bound_m2(&source, target_m).sqrt(), "{x}, {y}");
@@ -167,7 +167,7 @@ fn the_likelihood_collects_the_energy_of_the_echo() {
     let source = EchoSource::new(&Scenario::default().with_power_dbm(60.0)).unwrap();
     let system = source.system();
     let locator = DirectLocator::new(system, DirectSettings::default()).unwrap();
-    let target_m = Point::new(3.0, 7.0);
+    let target_m = Point::new(3.0, 7.0, 0.0);
     let mut evidence = locator.evidence();
     let mut energy = 0.0;
     for l in 0..3 {
@@ -219,7 +219,7 @@ fn delivered(
             }
             .unwrap();
         }
-        let bearing_rad = report.arrival_rad + system.irs[l].pose.broadside_rad;
+        let bearing_rad = report.arrival_rad + system.irs[l].pose.broadside_rad();
         let bearing = Bearing { bearing_rad, variance_rad2: report.arrival_variance_rad2 };
         evidence.bearing(l, bearing, 0.5).unwrap();
     }
@@ -282,7 +282,7 @@ fn a_node_that_points_elsewhere_is_taken_out() {
     let source = EchoSource::new(&scenario).unwrap();
     let system = source.system();
     let locator = DirectLocator::new(system, DirectSettings::default()).unwrap();
-    let target_m = Point::new(4.0, 6.0);
+    let target_m = Point::new(4.0, 6.0, 0.0);
     let mut echoes = echoes(&source, 0, target_m);
     // 20 ns later.
     for (i, mut column) in echoes[1].column_iter_mut().enumerate() {
@@ -322,7 +322,7 @@ fn several_frames_of_a_moving_target() {
                 let source = EchoSource::new(&scenario).unwrap();
                 let angle = seed as f64;
                 let velocity = Point::new(angle.cos(), angle.sin()) * 0.3;
-                let middle_m = source.target_m(0) * 0.8 + Point::new(1.0, 1.0);
+                let middle_m = source.target_m(0) * 0.8 + Point::new(1.0, 1.0, 0.0);
                 let middle = 0.5 * (FRAMES - 1) as f64;
                 let locator = DirectLocator::new(source.system(), DirectSettings::default()).unwrap();
                 let frames: Vec<Survey> = (0..FRAMES)

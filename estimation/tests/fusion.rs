@@ -204,7 +204,7 @@ fn a_batch_is_better_than_its_last_frame() {
         .into_par_iter()
         .map(|seed| {
             let source = EchoSource::new(&Scenario::default().with_seed(500 + seed)).unwrap();
-            let at = |frame: u64| Point::new(3.0 + 0.2 * frame as f64, 6.0 - 0.1 * frame as f64);
+            let at = |frame: u64| Point::new(3.0 + 0.2 * frame as f64, 6.0 - 0.1 * frame as f64, 0.0);
             let fuser = Fuser::new(source.system().clone(), settings.clone()).unwrap();
             let frames: Vec<FrameBlocks> =
                 (0..3).map(|f| blocks(&source, f, at(f), PayloadKind::Spectrum)).collect();

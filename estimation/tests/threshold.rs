@@ -148,7 +148,7 @@ fn batch(
     spoil: impl Fn(&mut [CMatrix]),
 ) -> Option<(FusedFix, Point)> {
     let at = |step: u64| {
-        pipeline.source.target_m(number) * 0.8 + Point::new(1.0 + 0.1 * step as f64, 1.0 - 0.1 * step as f64)
+        pipeline.source.target_m(number) * 0.8 + Point::new(1.0 + 0.1 * step as f64, 1.0 - 0.1 * step as f64, 0.0)
     };
     let survey = |step: u64| {
         let frame = frames * number + step;

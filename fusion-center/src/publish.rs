@@ -252,7 +252,7 @@ mod tests {
         let viewer = publisher.viewer();
         assert_eq!((viewer.tally().without_fix, std::fs::read_to_string(&path).unwrap().len()), (3, 0));
         // The truth of the last comes first: the others were passed over, and are written without.
-        let target = TrueTarget { position_m: Point::new(1.0, 2.0), rcs_m2: 5.0 };
+        let target = TrueTarget { position_m: Point::new(1.0, 2.0, 0.0), rcs_m2: 5.0 };
         source.tell(FrameId { run: 1, frame: 0 }, target).unwrap();
         source.tell(FrameId { run: 1, frame: 2 }, target).unwrap();
         let mut latest = viewer.live().unwrap();

@@ -236,7 +236,7 @@ mod tests {
     }
 
     fn target(x_m: f64) -> TrueTarget {
-        TrueTarget { position_m: Point::new(x_m, 0.0), rcs_m2: 5.0 }
+        TrueTarget { position_m: Point::new(x_m, 0.0, 0.0), rcs_m2: 5.0 }
     }
 
     fn told(store: &TruthStore, frame: u64) -> Option<f64> {
@@ -314,7 +314,7 @@ mod tests {
     fn bound_rms_m(frames: Vec<FrameBasis>, combination: Combination, rcs_m2: f64) -> Option<f64> {
         let system = System::new(&Scenario::default()).unwrap();
         let basis = Basis { run: 1, frames, combination };
-        let position_m = Point::new(3.0, 4.0);
+        let position_m = Point::new(3.0, 4.0, 0.0);
         let known = |id: FrameId| (id.frame < 100).then_some(TrueTarget { position_m, rcs_m2 });
         Some(bound_m2(&basis, &system, known)?.trace().sqrt())
     }

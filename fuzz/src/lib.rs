@@ -66,7 +66,7 @@ pub fn echo_codec(data: &[u8]) {
     let system = &site().system;
     if let Ok(frame) = EchoFrame::decode(data) {
         let node = frame.node;
-        let _ = frame.into_matrix(node, system.sensors, system.subcarriers);
+        let _ = frame.into_matrix(node, system.sensors(), system.subcarriers);
     }
 }
 

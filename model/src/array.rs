@@ -21,7 +21,12 @@ pub struct UniformLinearArray {
 impl UniformLinearArray {
     /// Steering vector at the local angle `theta_rad`.
     pub fn steering(&self, theta_rad: f64) -> CVector {
-        let step = TAU * self.spacing_wavelengths * theta_rad.sin();
+        self.steering_at_sine(theta_rad.sin())
+    }
+
+    /// Steering vector at the sine of a local angle.
+    pub(crate) fn steering_at_sine(&self, sine: f64) -> CVector {
+        let step = TAU * self.spacing_wavelengths * sine;
         CVector::from_fn(self.elements, |m, _| unit_phasor(step * m as f64))
     }
 

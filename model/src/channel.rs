@@ -9,9 +9,10 @@ use std::f64::consts::{FRAC_PI_2, PI, TAU};
 use rand::RngExt;
 use rand::seq::SliceRandom;
 
-use crate::algebra::{CMatrix, unit_phasor};
+use crate::algebra::{CMatrix, CVector, unit_phasor};
 use crate::array::UniformLinearArray;
-use crate::geometry::{Point, Pose, bearing_rad, wrap_angle};
+use crate::geometry::{Orientation, Point, Pose};
+use crate::panel::ElementGrid;
 use crate::random::{Purpose, complex_normal, stream};
 use crate::scenario::{PathAngles, Scenario, ScenarioError};
 
@@ -23,14 +24,14 @@ pub fn base_station_channels(scenario: &Scenario) -> Result<Vec<CMatrix>, Scenar
 
 fn base_station_channel(scenario: &Scenario, k: usize) -> CMatrix {
     let spacing_wavelengths = scenario.signal.spacing_wavelengths;
-    let irs = UniformLinearArray { elements: scenario.surface.elements, spacing_wavelengths };
+    let grid = scenario.surface.elements;
     let base = UniformLinearArray { elements: scenario.base_station.antennas, spacing_wavelengths };
     let count = scenario.paths(k) as f64;
-    let distance_m = scenario.irs[k].pose().distance_m(scenario.base_station.position());
+    let distance_m = scenario.pose(k).distance_m(scenario.base_station.position());
     let free_space = free_space_gain(scenario.signal.wavelength_m, distance_m);
     let mut gains = stream(scenario.seed, Purpose::ChannelGains, [k as u64, 0]);
-    let mut channel = CMatrix::zeros(irs.elements, base.elements);
-    for (r, (arrival_rad, departure_rad)) in path_angles(scenario, k).into_iter().enumerate() {
+    let mut channel = CMatrix::zeros(grid.count(), base.elements);
+    for (r, (arrival, departure)) in path_sines(scenario, k).into_iter().enumerate() {
         let scattered = complex_normal(&mut gains, 1.0 / count);
         let steady = unit_phasor(gains.random_range(0.0..TAU)) / count.sqrt();
         let gain = match scenario.path_angles(k) {
@@ -38,17 +39,35 @@ fn base_station_channel(scenario: &Scenario, k: usize) -> CMatrix {
             PathAngles::LineOfSight if r == 0 => steady,
             PathAngles::LineOfSight | PathAngles::Random => scattered,
         };
-        channel += (irs.steering(arrival_rad) * base.steering(departure_rad).adjoint()) * (gain * free_space);
+        let incident = incident_wave(grid, spacing_wavelengths, arrival);
+        channel += (incident * base.steering_at_sine(departure).adjoint()) * (gain * free_space);
     }
     channel
 }
 
-/// Local angles of every path: arrival at the IRS and departure from the BS.
-fn path_angles(scenario: &Scenario, k: usize) -> Vec<(f64, f64)> {
-    let count = scenario.paths(k);
+/// Response of a panel to a plane wave, from the sines of its direction along columns and rows, elements row by row from
+/// a corner: Eq. (2) for each of the two.
+fn incident_wave(grid: ElementGrid, spacing_wavelengths: f64, [along, up]: [f64; 2]) -> CVector {
+    let [along, up] = [along, up].map(|sine| TAU * spacing_wavelengths * sine);
+    CVector::from_fn(grid.count(), |i, _| {
+        let (column, row) = (i % grid.columns, i / grid.columns);
+        unit_phasor(along * column as f64 + up * row as f64)
+    })
+}
+
+/// Directions of every path: sines along columns and rows at the IRS, and the sine at the BS.
+fn path_sines(scenario: &Scenario, k: usize) -> Vec<([f64; 2], f64)> {
+    let (count, grid) = (scenario.paths(k), scenario.surface.elements);
     let mut angles = stream(scenario.seed, Purpose::ChannelAngles, [k as u64, 0]);
-    let mut random: Vec<(f64, f64)> = (0..count)
-        .map(|_| (angles.random_range(-FRAC_PI_2..FRAC_PI_2), angles.random_range(-FRAC_PI_2..FRAC_PI_2)))
+    let mut elevations = stream(scenario.seed, Purpose::ChannelAngles, [k as u64, 1]);
+    let mut random: Vec<([f64; 2], f64)> = (0..count)
+        .map(|_| {
+            let (arrival, departure): (f64, f64) =
+                (angles.random_range(-FRAC_PI_2..FRAC_PI_2), angles.random_range(-FRAC_PI_2..FRAC_PI_2));
+            let elevation =
+                if grid.is_line() { 0.0 } else { elevations.random_range(-FRAC_PI_2..FRAC_PI_2) };
+            ([elevation.cos() * arrival.sin(), elevation.sin()], departure.sin())
+        })
         .collect();
     match scenario.path_angles(k) {
         PathAngles::Random => random,
@@ -62,21 +81,22 @@ fn path_angles(scenario: &Scenario, k: usize) -> Vec<(f64, f64)> {
             let spacing = scenario.signal.spacing_wavelengths;
             (0..count)
                 .map(|r| {
-                    let arrival = grid_angle_rad(r, scenario.surface.elements, spacing);
+                    let along = grid_sine(r % grid.columns, grid.columns, spacing);
+                    let up = grid_sine(r / grid.columns % grid.rows, grid.rows, spacing);
                     let bin = bins[(first + r) % bins.len()];
-                    (arrival, grid_angle_rad(bin, scenario.base_station.antennas, spacing))
+                    ([along, up], grid_sine(bin, scenario.base_station.antennas, spacing))
                 })
                 .collect()
         }
     }
 }
 
-fn line_of_sight(scenario: &Scenario, k: usize) -> (f64, f64) {
-    let base = scenario.base_station.position();
-    let pose = scenario.irs[k].pose();
-    let departure =
-        wrap_angle(bearing_rad(base, pose.position_m) - scenario.base_station.broadside_deg.to_radians());
-    (pose.local_angle_rad(base), departure)
+fn line_of_sight(scenario: &Scenario, k: usize) -> ([f64; 2], f64) {
+    let (base, pose) = (scenario.base_station.position(), scenario.pose(k));
+    let (at_irs, axes) = (pose.direction(base), pose.orientation.axes());
+    let broadside = Orientation::level(scenario.base_station.broadside_deg.to_radians());
+    let departure = -at_irs.dot(&broadside.axes().column(0));
+    ([at_irs.dot(&axes.column(0)), at_irs.dot(&axes.column(1))], departure)
 }
 
 /// DFT bins of the BS array in an order that all IRSs share, so that none is used twice.
@@ -86,11 +106,11 @@ fn shuffled_base_bins(scenario: &Scenario) -> Vec<usize> {
     bins
 }
 
-/// Angle at which the steering vector of `elements` equals DFT column `bin`.
-fn grid_angle_rad(bin: usize, elements: usize, spacing_wavelengths: f64) -> f64 {
+/// Sine at which the steering vector of `elements` equals DFT column `bin`.
+fn grid_sine(bin: usize, elements: usize, spacing_wavelengths: f64) -> f64 {
     let cycles = bin as f64 / elements as f64;
     let centred = if cycles >= 0.5 { cycles - 1.0 } else { cycles };
-    (centred / spacing_wavelengths).clamp(-1.0, 1.0).asin()
+    (centred / spacing_wavelengths).clamp(-1.0, 1.0)
 }
 
 /// Free-space amplitude gain over `distance_m`.

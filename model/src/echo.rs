@@ -96,7 +96,8 @@ impl EchoSource {
     pub fn target_on_m(&self, motion: &Motion, frame: u64) -> Point {
         motion.position_m(frame).unwrap_or_else(|| {
             let mut draw = stream(self.scenario.seed, Purpose::Target, [self.interval(frame), 0]);
-            self.scenario.coverage.at(draw.random(), draw.random())
+            let (coverage, u, v) = (&self.scenario.coverage, draw.random(), draw.random());
+            if coverage.is_flat() { coverage.at(u, v) } else { coverage.at_height(u, v, draw.random()) }
         })
     }
 
@@ -115,7 +116,7 @@ impl EchoSource {
         let mut noise = stream(self.scenario.seed, Purpose::Noise, [l as u64, frame]);
         let deviation = (self.system.noise_power_w / 2.0).sqrt();
         let mut draw = || deviation * noise.sample::<f64, _>(StandardNormal);
-        CMatrix::from_fn(self.system.sensors, self.system.subcarriers, |_, _| Complex64::new(draw(), draw()))
+        CMatrix::from_fn(self.system.sensors(), self.system.subcarriers, |_, _| Complex64::new(draw(), draw()))
     }
 
     fn waves(&self, l: usize, frame: u64, target_m: Point) -> Vec<Wave> {
@@ -163,25 +164,26 @@ impl EchoSource {
         phasor * self.system.echo_gain(l, k, target_m, self.rcs_m2()).unwrap_or(0.0) * fluctuation
     }
 
-    /// Line-of-sight channel from IRS `from` to an array of IRS `to`: (gain, angle at `to`, angle at `from`, delay).
-    fn between(&self, from: usize, to: usize) -> (f64, f64, f64, f64) {
-        let (a, b) = (&self.system.irs[from].pose, &self.system.irs[to].pose);
-        let distance = a.distance_m(b.position_m);
-        let gain = free_space_gain(self.system.wavelength_m, distance);
-        let (at_to, at_from) = (b.local_angle_rad(a.position_m), a.local_angle_rad(b.position_m));
-        (gain, at_to, at_from, distance / SPEED_OF_LIGHT_M_S)
+    /// Gain and delay of the line of sight between two IRSs.
+    fn between(&self, from: usize, to: usize) -> (f64, f64) {
+        let distance_m = self.system.irs[from].pose.distance_m(self.system.irs[to].pose.position_m);
+        (free_space_gain(self.system.wavelength_m, distance_m), distance_m / SPEED_OF_LIGHT_M_S)
+    }
+
+    /// `a` of the elements of IRS `k` for plane waves to or from another IRS.
+    fn elements_towards(&self, k: usize, other: usize) -> CVector {
+        let irs = &self.system.irs;
+        self.system.departure(Wavefront::Plane, &irs[k].pose, irs[other].pose.position_m)
     }
 
     fn second_order(&self, l: usize, frame: u64, target_m: Point, arrival: &CVector, waves: &mut Vec<Wave>) {
-        let elements = self.system.element_array();
+        let irs = &self.system.irs;
         let count = self.system.irs_count();
         for (k, j) in (0..count).flat_map(|k| (0..count).map(move |j| (k, j))).filter(|(k, j)| k != j) {
             // BS -> IRS k -> IRS j -> target -> sensors of l.
-            let (gain, at_j, at_k, extra_s) = self.between(k, j);
-            let bounce = apply_phases(
-                &self.phases[j],
-                &(elements.steering(at_j) * elements.steering(at_k).ad_mul(&self.radiated[k][k])),
-            );
+            let (gain, extra_s) = self.between(k, j);
+            let sent = self.elements_towards(k, j).ad_mul(&self.radiated[k][k]);
+            let bounce = apply_phases(&self.phases[j], &(self.elements_towards(j, k) * sent));
             waves.push(Wave {
                 stream: k,
                 gain: self.path_gain(l, j, frame, target_m) * gain,
@@ -193,13 +195,13 @@ impl EchoSource {
                 continue;
             }
             // BS -> IRS k -> target -> IRS j -> sensors of l.
-            let (gain, at_l, at_j, extra_s) = self.between(j, l);
+            let (gain, extra_s) = self.between(j, l);
             let caught = self.phases[j].component_mul(&self.departure(j, target_m));
-            let through = elements.steering(at_j).dotc(&caught);
+            let through = self.elements_towards(j, l).dotc(&caught);
             waves.push(Wave {
                 stream: k,
                 gain: self.path_gain(j, k, frame, target_m) * gain * through,
-                arrival: self.system.sensor_array().steering(at_l),
+                arrival: self.system.arrival(Wavefront::Plane, &irs[l].pose, irs[j].pose.position_m),
                 content: self.radiated[k][k].tr_mul(&self.departure(k, target_m).conjugate()),
                 delay_s: self.delay_s(j, k, target_m) - self.clock_offset_s[j]
                     + self.clock_offset_s[l]

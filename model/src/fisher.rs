@@ -6,6 +6,11 @@
 //! 2 / sigma^2, writes N for M in F(theta_AOA), mixes the sums over l and k, and treats alpha as known; only the
 //! last is kept, as the variant [`Gain::Known`], since it is a modelling choice and not an error.
 //!
+//! Angles describe plane waves at line arrays in the plane of the targets. Elsewhere (spherical waves, panels, heights) the
+//! two angles become the coordinates of the target as the sensors see them, and those as the elements see them: what an
+//! array's response says about a point. All schemes then are what they are in the plane: *hybrid* joins the three groups
+//! of parameters, *angle only* leaves the delay of every path free, *delay only* leaves the two responses free.
+//!
 //! The mean is a Kronecker product of a sensor factor `a` and a stream factor `r`, and so are its derivatives:
 //! inner products of M n_k-vectors are products of inner products of short ones. The projected derivatives
 //! are formed as vectors before their norms are taken, so that AOD information twelve orders of magnitude below its
@@ -14,12 +19,11 @@
 
 use std::f64::consts::TAU;
 
-use nalgebra::{DMatrix, DVector, Matrix2, Matrix3, Matrix3x2, SMatrix};
+use nalgebra::{DMatrix, DVector};
 use num_complex::Complex64;
 
-use crate::algebra::CVector;
+use crate::algebra::{CMatrix, CVector};
 use crate::geometry::{Point, cascade_delay_gradient_s_m};
-use crate::panel::{Wavefront, at_height_zero};
 use crate::system::System;
 
 /// Assumption about the complex gain of every path.
@@ -55,52 +59,43 @@ pub struct SingularInformation;
 /// Fisher information of every path of a system for one target.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Information {
-    /// Information on (AOA, AOD, delay), indexed `[l][k]`; none if the path is missing.
-    paths: Vec<Vec<Option<Matrix3<f64>>>>,
-    /// Jacobians of (AOA, AOD, delay) with respect to the position, indexed `[l][k]`.
-    geometry: Vec<Vec<Matrix3x2<f64>>>,
-    /// Information on the position itself, indexed `[l][k]`, where waves are spherical: these have no angle.
-    curved: Option<Vec<Vec<Matrix2<f64>>>>,
+    /// Information on the parameters of a path, indexed `[l][k]`: arrival, departure, and last the delay; none if the path
+    /// is missing.
+    paths: Vec<Vec<Option<DMatrix<f64>>>>,
+    /// Jacobians of these parameters with respect to the free coordinates of the position, indexed `[l][k]`.
+    geometry: Vec<Vec<DMatrix<f64>>>,
+    /// Whether arrival and departure are angles.
+    angular: bool,
 }
 
 /// A derivative counts as zero below this share of its unprojected norm.
 const UNOBSERVABLE: f64 = 1e-13;
+/// A parameter adds nothing to those before it if less than this share of its information is left beside them.
+const DEPENDENT: f64 = 1e-9;
 
 impl Information {
     /// Information on a target of radar cross-section `rcs_m2` at `target_m`, which the system does not contain.
     pub fn new(system: &System, target_m: Point, rcs_m2: f64, gain: Gain) -> Self {
         let count = system.irs_count();
+        let angular = system.beyond_the_plane().is_none();
         let departures: Vec<StreamFactor> =
-            (0..count).map(|k| StreamFactor::new(system, k, target_m, gain)).collect();
+            (0..count).map(|k| StreamFactor::new(system, k, target_m, gain, angular)).collect();
         let arrivals: Vec<SensorFactor> =
-            (0..count).map(|l| SensorFactor::new(system, l, target_m, gain)).collect();
+            (0..count).map(|l| SensorFactor::new(system, l, target_m, gain, angular)).collect();
         let path = |l: usize, k: usize| {
             let scale = 2.0 * system.echo_gain(l, k, target_m, rcs_m2)?.powi(2) / system.noise_power_w;
             Some(arrivals[l].with(&departures[k]) * scale)
         };
         let paths = (0..count).map(|l| (0..count).map(|k| path(l, k)).collect()).collect();
-        let geometry =
-            (0..count).map(|l| (0..count).map(|k| path_jacobian(system, l, k, target_m)).collect()).collect();
-        let curved = (system.wavefront == Wavefront::Spherical).then(|| {
-            let scale = |l, k| {
-                let gain = system.echo_gain(l, k, target_m, rcs_m2).unwrap_or(0.0);
-                2.0 * gain.powi(2) / system.noise_power_w
-            };
-            let mut all = position_factors(system, target_m, gain);
-            for (l, row) in all.iter_mut().enumerate() {
-                row.iter_mut().enumerate().for_each(|(k, path)| *path *= scale(l, k));
-            }
-            all
-        });
-        Self { paths, geometry, curved }
+        let jacobian = |l: usize, k: usize| path_jacobian(system, l, k, target_m, angular);
+        let geometry = (0..count).map(|l| (0..count).map(|k| jacobian(l, k)).collect()).collect();
+        Self { paths, geometry, angular }
     }
 
     /// The same information if node `l` reports the average of `frames` frames with constant path phases: the noise
     /// power is `frames` times lower, and the information of its paths `frames` times higher. No change without such a node.
     pub fn averaged(mut self, l: usize, frames: f64) -> Self {
         self.paths.get_mut(l).into_iter().flatten().flatten().for_each(|path| *path *= frames);
-        let curved = self.curved.as_mut().and_then(|curved| curved.get_mut(l));
-        curved.into_iter().flatten().for_each(|path| *path *= frames);
         self
     }
 
@@ -112,19 +107,23 @@ impl Information {
         self
     }
 
-    /// Information on (AOA, AOD, delay) of every path, indexed `[l][k]`; none if the path is missing.
-    pub fn paths(&self) -> &[Vec<Option<Matrix3<f64>>>] {
+    /// Information on (AOA, AOD, delay) of every path, indexed `[l][k]`; none if the path is missing. Where angles do not
+    /// describe the system, AOA and AOD are the coordinates of the target as sensors and elements see them.
+    pub fn paths(&self) -> &[Vec<Option<DMatrix<f64>>>] {
         &self.paths
     }
 
-    fn present(&self) -> impl Iterator<Item = (usize, usize, &Matrix3<f64>)> {
+    fn present(&self) -> impl Iterator<Item = (usize, usize, &DMatrix<f64>)> {
         self.paths.iter().enumerate().flat_map(|(l, row)| {
             row.iter().enumerate().filter_map(move |(k, f)| f.as_ref().map(|f| (l, k, f)))
         })
     }
 
     /// Joint information on the K angles, each both an AOA and an AOD; delays are nuisance parameters.
-    fn angle_information(&self) -> DMatrix<f64> {
+    fn angle_information(&self) -> Result<DMatrix<f64>, SingularInformation> {
+        if !self.angular {
+            return Err(SingularInformation);
+        }
         let count = self.paths.len();
         let mut joint = DMatrix::zeros(count, count);
         for (l, k, f) in self.present() {
@@ -134,21 +133,22 @@ impl Information {
             joint[(k, l)] += angles[(1, 0)];
             joint[(k, k)] += angles[(1, 1)];
         }
-        joint
+        Ok(joint)
     }
 
-    /// Bound on each of the K angles.
+    /// Bound on each of the K angles; an error where angles do not describe the system.
     pub fn angle_crb_rad2(&self) -> Result<Vec<f64>, SingularInformation> {
-        let inverse = self.angle_information().cholesky().ok_or(SingularInformation)?.inverse();
+        let inverse = self.angle_information()?.cholesky().ok_or(SingularInformation)?.inverse();
         Ok(inverse.diagonal().iter().copied().collect())
     }
 
     /// Bound on the delay of every path, jointly with the K shared angles, indexed `[l][k]`; none if the path is missing.
+    /// An error where angles do not describe the system.
     ///
     /// By blocks, with A the angle information: `1/f_tt + g^T A^-1 g / f_tt^2`, g the coupling to the angles.
     pub fn delay_crb_s2(&self) -> Result<Vec<Vec<Option<f64>>>, SingularInformation> {
         let count = self.paths.len();
-        let angles = self.angle_information().cholesky().ok_or(SingularInformation)?;
+        let angles = self.angle_information()?.cholesky().ok_or(SingularInformation)?;
         let mut bounds = vec![vec![None; count]; count];
         for (l, k, f) in self.present() {
             let mut coupling = DVector::zeros(count);
@@ -160,28 +160,27 @@ impl Information {
         Ok(bounds)
     }
 
-    /// Bound on the position from the measurements of a scheme.
-    pub fn position_crb_m2(&self, scheme: Scheme) -> Result<Matrix2<f64>, SingularInformation> {
+    /// Bound on the free coordinates of the position from the measurements of a scheme.
+    pub fn position_crb_m2(&self, scheme: Scheme) -> Result<DMatrix<f64>, SingularInformation> {
         inverse(self.position_information(scheme))
     }
 
-    /// Information on the position from the measurements of a scheme, per square metre. Angles alone and delays alone are
-    /// schemes of plane waves: for spherical waves they have no information.
-    pub fn position_information(&self, scheme: Scheme) -> Matrix2<f64> {
-        self.present().fold(Matrix2::zeros(), |sum, (l, k, f)| {
+    /// Information on the free coordinates of the position from the measurements of a scheme, per square metre.
+    pub fn position_information(&self, scheme: Scheme) -> DMatrix<f64> {
+        let axes = self.geometry.first().and_then(|row| row.first()).map_or(0, DMatrix::ncols);
+        self.present().fold(DMatrix::zeros(axes, axes), |sum, (l, k, f)| {
             let jacobian = &self.geometry[l][k];
-            sum + match (scheme, &self.curved) {
-                (Scheme::NoCollaboration, _) if l != k => Matrix2::zeros(),
-                (Scheme::NoCollaboration | Scheme::Hybrid, Some(curved)) => curved[l][k],
-                (_, Some(_)) => Matrix2::zeros(),
-                (Scheme::NoCollaboration | Scheme::Hybrid, None) => jacobian.transpose() * f * jacobian,
-                (Scheme::AngleOnly, None) => {
-                    let angles = jacobian.fixed_rows::<2>(0).into_owned();
-                    angles.transpose() * without_delay(f) * angles
+            let last = f.nrows() - 1;
+            match scheme {
+                Scheme::NoCollaboration if l != k => sum,
+                Scheme::NoCollaboration | Scheme::Hybrid => sum + jacobian.tr_mul(&(f * jacobian)),
+                Scheme::AngleOnly => {
+                    let angles = jacobian.rows(0, last);
+                    sum + angles.tr_mul(&(without_delay(f) * angles))
                 }
-                (Scheme::DelayOnly, None) => {
-                    let delay = jacobian.fixed_rows::<1>(2).into_owned();
-                    delay.transpose() * delay_information(f) * delay
+                Scheme::DelayOnly => {
+                    let delay = jacobian.rows(last, 1);
+                    sum + delay.tr_mul(&(delay * delay_information(f)))
                 }
             }
         })
@@ -189,154 +188,141 @@ impl Information {
 }
 
 /// The bound that an information implies.
-pub(crate) fn inverse<const N: usize>(
-    information: SMatrix<f64, N, N>,
-) -> Result<SMatrix<f64, N, N>, SingularInformation> {
+pub(crate) fn inverse(information: DMatrix<f64>) -> Result<DMatrix<f64>, SingularInformation> {
     let inverse = information.cholesky().ok_or(SingularInformation)?.inverse();
     // Symmetric up to rounding.
-    let bound = (inverse + inverse.transpose()) / 2.0;
+    let bound = (&inverse + inverse.transpose()) / 2.0;
     if bound.iter().all(|v| v.is_finite()) { Ok(bound) } else { Err(SingularInformation) }
 }
 
-/// Rows: gradient of AOA, AOD and delay of path (l, k).
-fn path_jacobian(system: &System, l: usize, k: usize, target_m: Point) -> Matrix3x2<f64> {
+/// Rows: gradients of arrival, departure and delay of path (l, k) with respect to the free coordinates.
+fn path_jacobian(system: &System, l: usize, k: usize, target_m: Point, angular: bool) -> DMatrix<f64> {
     let (sensor, reflector) = (&system.irs[l].pose, &system.irs[k].pose);
-    Matrix3x2::from_rows(&[
-        sensor.bearing_gradient_rad_m(target_m).transpose(),
-        reflector.bearing_gradient_rad_m(target_m).transpose(),
-        cascade_delay_gradient_s_m(sensor, reflector, target_m).transpose(),
-    ])
-}
-
-/// Information on the two angles after the delay is profiled out.
-fn without_delay(f: &Matrix3<f64>) -> Matrix2<f64> {
-    let coupling = f.fixed_view::<2, 1>(0, 2).into_owned();
-    let angles = f.fixed_view::<2, 2>(0, 0).into_owned();
-    if f[(2, 2)] > 0.0 { angles - coupling * coupling.transpose() / f[(2, 2)] } else { angles }
-}
-
-/// Information on the delay after the two angles are profiled out, AOD first.
-fn delay_information(f: &Matrix3<f64>) -> f64 {
-    let (mut aoa, mut coupling, mut delay) = (f[(0, 0)], f[(0, 2)], f[(2, 2)]);
-    if f[(1, 1)] > 0.0 {
-        aoa -= f[(0, 1)].powi(2) / f[(1, 1)];
-        coupling -= f[(0, 1)] * f[(1, 2)] / f[(1, 1)];
-        delay -= f[(1, 2)].powi(2) / f[(1, 1)];
+    let axes = system.axes();
+    let slopes_s = cascade_delay_gradient_s_m(sensor, reflector, target_m);
+    if angular {
+        let rows = [
+            sensor.bearing_gradient_rad_m(target_m),
+            reflector.bearing_gradient_rad_m(target_m),
+            slopes_s,
+        ];
+        return DMatrix::from_fn(3, axes.len(), |row, i| rows[row][axes[i]]);
     }
-    if aoa > 0.0 { delay - coupling.powi(2) / aoa } else { delay }
+    let count = axes.len();
+    DMatrix::from_fn(2 * count + 1, count, |row, i| {
+        if row == 2 * count { slopes_s[axes[i]] } else { f64::from(u8::from(row % count == i)) }
+    })
 }
 
-/// Information of every path on the position, without the factor `2 |alpha|^2 / sigma^2`: `Re D^H (I - P) D` with the exact
-/// derivatives D of the mean with respect to x and y, P onto the mean if the gain is unknown.
-fn position_factors(system: &System, target_m: Point, gain: Gain) -> Vec<Vec<Matrix2<f64>>> {
-    let count = system.irs_count();
-    let carrier = system.carrier();
-    let relative_m = |k: usize| at_height_zero(target_m - system.irs[k].pose.position_m);
-    let arrivals = (0..count).filter_map(|l| {
-        let (a, [by_x, by_y, _]) = system.sensor_aperture(l)?.expansion(&carrier, &relative_m(l));
-        Some([a, by_x, by_y])
-    });
-    let arrivals: Vec<[CVector; 3]> = arrivals.collect();
-    let streams = (0..count).filter_map(|k| {
-        let irs = &system.irs[k];
-        let (g, [by_x, by_y, _]) = system.element_aperture(k)?.expansion(&carrier, &relative_m(k));
-        let spectrum = |g: &CVector| irs.waveform.codes.tr_mul(&irs.reflected_signal.tr_mul(g));
-        Some([spectrum(&g), spectrum(&by_x), spectrum(&by_y)])
-    });
-    let streams: Vec<[CVector; 3]> = streams.collect();
-    let path = |l: usize, k: usize| {
-        let (sensor, reflector) = (&system.irs[l], &system.irs[k]);
-        let slopes_s = cascade_delay_gradient_s_m(&sensor.pose, &reflector.pose, target_m);
-        let (a, r) = (&arrivals[l], &streams[k]);
-        let delayed = |axis: usize| {
-            CVector::from_fn(r[0].len(), |i, _| {
-                let frequency = system.frequency_hz(reflector.waveform.subcarriers[i]);
-                r[1 + axis][i] - r[0][i] * Complex64::new(0.0, TAU * frequency * slopes_s[axis])
-            })
-        };
-        let d = [delayed(0), delayed(1)];
-        let energy = a[0].norm_squared() * r[0].norm_squared();
-        let along = [0, 1]
-            .map(|i| a[0].dotc(&a[1 + i]) * r[0].norm_squared() + r[0].dotc(&d[i]) * a[0].norm_squared());
-        Matrix2::from_fn(|i, j| {
-            let whole = a[1 + i].dotc(&a[1 + j]) * r[0].norm_squared()
-                + a[1 + i].dotc(&a[0]) * r[0].dotc(&d[j])
-                + a[0].dotc(&a[1 + j]) * d[i].dotc(&r[0])
-                + d[i].dotc(&d[j]) * a[0].norm_squared();
-            let known =
-                if gain == Gain::Unknown { along[i].conj() * along[j] / energy } else { Complex64::ZERO };
-            (whole - known).re
-        })
-    };
-    (0..count).map(|l| (0..count).map(|k| path(l, k)).collect()).collect()
+/// Information on arrival and departure after the delay is profiled out.
+fn without_delay(f: &DMatrix<f64>) -> DMatrix<f64> {
+    let last = f.nrows() - 1;
+    let angles = f.view((0, 0), (last, last)).into_owned();
+    let coupling = f.view((0, last), (last, 1));
+    if f[(last, last)] > 0.0 { angles - coupling * coupling.transpose() / f[(last, last)] } else { angles }
 }
 
-/// Sensor side of a path: `a`, and its derivative (without its component along `a` if the gain is unknown).
+/// Information on the delay after arrival and departure are profiled out, departure first.
+fn delay_information(f: &DMatrix<f64>) -> f64 {
+    let mut left = f.clone();
+    let last = f.nrows() - 1;
+    for i in (0..last).rev() {
+        let pivot = left[(i, i)];
+        if pivot <= DEPENDENT * f[(i, i)] {
+            continue;
+        }
+        let column = left.column(i).into_owned();
+        left -= &column * column.transpose() / pivot;
+    }
+    left[(last, last)]
+}
+
+/// Sensor side of a path: `a`, and its derivatives (without their component along `a` if the gain is unknown) with respect to
+/// the AOA or the free coordinates.
 struct SensorFactor {
     energy: f64,
-    along: Complex64,
-    derivative_energy: f64,
+    along: Vec<Complex64>,
+    products: CMatrix,
 }
 
 impl SensorFactor {
-    fn new(system: &System, l: usize, target_m: Point, gain: Gain) -> Self {
-        let theta = system.irs[l].pose.local_angle_rad(target_m);
-        let array = system.sensor_array();
-        let (a, derivative) = (array.steering(theta), array.steering_derivative(theta));
-        let derivative = projected(derivative, &a, gain);
+    fn new(system: &System, l: usize, target_m: Point, gain: Gain, angular: bool) -> Self {
+        let pose = &system.irs[l].pose;
+        let (a, derivatives) = if angular {
+            let (array, theta) = (system.sensor_array(), pose.local_angle_rad(target_m));
+            (array.steering(theta), vec![array.steering_derivative(theta)])
+        } else {
+            let aperture = system.sensor_aperture(l).unwrap_or_default();
+            free_derivatives(system, aperture.expansion(&system.carrier(), &(target_m - pose.position_m)))
+        };
+        let derivatives: Vec<CVector> = derivatives.into_iter().map(|d| projected(d, &a, gain)).collect();
         Self {
             energy: a.norm_squared(),
-            along: a.dotc(&derivative),
-            derivative_energy: derivative.norm_squared(),
+            along: derivatives.iter().map(|d| a.dotc(d)).collect(),
+            products: products(&derivatives),
         }
     }
 
     /// Information of the product of both factors, without the factor `2 |alpha|^2 / sigma^2`.
-    fn with(&self, streams: &StreamFactor) -> Matrix3<f64> {
-        let aoa = self.derivative_energy * streams.energy;
-        let aoa_aod = (self.along.conj() * streams.along_aod).re;
-        let aoa_delay = (self.along.conj() * streams.along_delay).re;
-        let [aod, aod_delay, delay] =
-            [streams.aod_energy, streams.aod_delay, streams.delay_energy].map(|value| self.energy * value);
-        [[aoa, aoa_aod, aoa_delay], [aoa_aod, aod, aod_delay], [aoa_delay, aod_delay, delay]].into()
+    fn with(&self, streams: &StreamFactor) -> DMatrix<f64> {
+        let (arrivals, all) = (self.along.len(), self.along.len() + streams.along.len());
+        DMatrix::from_fn(all, all, |i, j| match (i < arrivals, j < arrivals) {
+            (true, true) => self.products[(i, j)].re * streams.energy,
+            (true, false) => (self.along[i].conj() * streams.along[j - arrivals]).re,
+            (false, true) => (self.along[j].conj() * streams.along[i - arrivals]).re,
+            (false, false) => self.energy * streams.products[(i - arrivals, j - arrivals)].re,
+        })
     }
 }
 
-/// Stream side of a path: `r = a^H S X .* exp(-j 2 pi f tau)` and its derivatives with respect to AOD and delay. The
-/// phasor is common to all three and has modulus one, so that it cancels in every inner product.
+/// Stream side of a path: `r = a^H S X .* exp(-j 2 pi f tau)` and its derivatives with respect to the AOD or the free
+/// coordinates, and to the delay. The phasor is common to all and has modulus one, so that it cancels in every inner product.
 struct StreamFactor {
     energy: f64,
-    along_aod: Complex64,
-    along_delay: Complex64,
-    aod_energy: f64,
-    aod_delay: f64,
-    delay_energy: f64,
+    along: Vec<Complex64>,
+    products: CMatrix,
 }
 
 impl StreamFactor {
-    fn new(system: &System, k: usize, target_m: Point, gain: Gain) -> Self {
+    fn new(system: &System, k: usize, target_m: Point, gain: Gain, angular: bool) -> Self {
         let irs = &system.irs[k];
-        let theta = irs.pose.local_angle_rad(target_m);
-        let array = system.element_array();
         // (a^H S X)^H = X^H S^H a: work with the adjoint, a column of n_k entries.
         let spectrum = |steering: &CVector| irs.waveform.codes.ad_mul(&irs.reflected_signal.ad_mul(steering));
-        let r = spectrum(&array.steering(theta));
-        let by_aod = spectrum(&array.steering_derivative(theta));
+        let (a, derivatives) = if angular {
+            let (array, theta) = (system.element_array(), irs.pose.local_angle_rad(target_m));
+            (array.steering(theta), vec![array.steering_derivative(theta)])
+        } else {
+            let aperture = system.element_aperture(k).unwrap_or_default();
+            let relative_m = target_m - irs.pose.position_m;
+            let (g, derivatives) = free_derivatives(system, aperture.expansion(&system.carrier(), &relative_m));
+            (g.conjugate(), derivatives.iter().map(CVector::conjugate).collect())
+        };
+        let r = spectrum(&a);
         let by_delay = CVector::from_fn(r.len(), |i, _| {
             let frequency = system.frequency_hz(irs.waveform.subcarriers[i]);
             // Derivative -j 2 pi f of the row, conjugated with it.
             r[i] * Complex64::new(0.0, TAU * frequency)
         });
-        let (by_aod, by_delay) = (projected(by_aod, &r, gain), projected(by_delay, &r, gain));
+        let derivatives = derivatives.iter().map(spectrum).chain([by_delay]);
+        let derivatives: Vec<CVector> = derivatives.map(|d| projected(d, &r, gain)).collect();
         Self {
             energy: r.norm_squared(),
-            along_aod: r.dotc(&by_aod).conj(),
-            along_delay: r.dotc(&by_delay).conj(),
-            aod_energy: by_aod.norm_squared(),
-            aod_delay: by_aod.dotc(&by_delay).re,
-            delay_energy: by_delay.norm_squared(),
+            along: derivatives.iter().map(|d| r.dotc(d).conj()).collect(),
+            products: products(&derivatives),
         }
     }
+}
+
+/// A response with its derivatives with respect to the free coordinates.
+fn free_derivatives(system: &System, (response, all): (CVector, [CVector; 3])) -> (CVector, Vec<CVector>) {
+    let [by_x, by_y, by_z] = all;
+    let free = [by_x, by_y, by_z].into_iter().enumerate().filter(|(axis, _)| system.axes().contains(axis));
+    (response, free.map(|(_, derivative)| derivative).collect())
+}
+
+/// Inner products of vectors.
+fn products(vectors: &[CVector]) -> CMatrix {
+    CMatrix::from_fn(vectors.len(), vectors.len(), |i, j| vectors[i].dotc(&vectors[j]))
 }
 
 /// `derivative` without its component along `mean` if the gain is unknown.
@@ -358,9 +344,10 @@ fn projected(derivative: CVector, mean: &CVector, gain: Gain) -> CVector {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::panel::Wavefront;
     use crate::scenario::Scenario;
 
-    fn bound_m2(scenario: &Scenario, target_m: Point, gain: Gain) -> Matrix2<f64> {
+    fn bound_m2(scenario: &Scenario, target_m: Point, gain: Gain) -> DMatrix<f64> {
         let system = System::new(scenario).unwrap();
         Information::new(&system, target_m, scenario.rcs_m2(), gain).position_crb_m2(Scheme::Hybrid).unwrap()
     }
@@ -374,8 +361,8 @@ mod tests {
         let mut spherical = plane.clone();
         spherical.signal.wavefront = Wavefront::Spherical;
         let [a, b] =
-            [&plane, &spherical].map(|scenario| bound_m2(scenario, Point::new(3.0, 6.0), Gain::Unknown));
-        assert!((a - b).norm() < 0.01 * a.norm(), "{a} {b}");
+            [&plane, &spherical].map(|scenario| bound_m2(scenario, Point::new(3.0, 6.0, 0.0), Gain::Unknown));
+        assert!((&a - &b).norm() < 0.01 * a.norm(), "{a} {b}");
     }
 
     /// Table I with spherical waves, median of 41 scenes: 9 cm, 2.0 cm and 6.5 mm at 10, 20 and 40 elements, within a third.
@@ -385,9 +372,9 @@ mod tests {
             let mut all: Vec<f64> = (0..41)
                 .map(|seed| {
                     let mut scenario = Scenario::default().with_seed(seed);
-                    (scenario.surface.elements, scenario.surface.sensors) = (count, count);
+                    (scenario.surface.elements, scenario.surface.sensors) = (count.into(), count.into());
                     scenario.signal.wavefront = Wavefront::Spherical;
-                    bound_m2(&scenario, Point::new(5.0, 5.0), Gain::Unknown).trace().sqrt()
+                    bound_m2(&scenario, Point::new(5.0, 5.0, 0.0), Gain::Unknown).trace().sqrt()
                 })
                 .collect();
             all.sort_by(f64::total_cmp);

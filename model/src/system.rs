@@ -19,7 +19,7 @@ use crate::array::UniformLinearArray;
 use crate::beamforming::{aligned_phases, apply_phases, zero_forcing};
 use crate::channel::{base_station_channels, echo_gain};
 use crate::geometry::{Point, Pose};
-use crate::panel::{Aperture, Carrier, Orientation, Wavefront, at_height_zero};
+use crate::panel::{Aperture, Carrier, ElementGrid, Wavefront};
 use crate::prior::CrossSectionPrior;
 use crate::random::{Purpose, complex_normal, stream};
 use crate::scenario::{Coverage, Phases, Scenario, ScenarioError};
@@ -62,11 +62,11 @@ pub struct SystemParts {
     pub prior: CrossSectionPrior,
     /// Position of the base station.
     pub base_station_m: Point,
-    /// Sensors M per IRS.
-    pub sensors: usize,
-    /// Reflecting elements N per IRS.
-    pub elements: usize,
-    /// Area of possible target positions.
+    /// Sensors of every IRS, M in all.
+    pub sensor_grid: ElementGrid,
+    /// Reflecting elements of every IRS, N in all.
+    pub element_grid: ElementGrid,
+    /// Where targets may be.
     pub coverage: Coverage,
     /// The K IRSs, indexed by k (or l, as sensors).
     pub irs: Vec<Irs>,
@@ -130,45 +130,41 @@ fn estimated_channel(scenario: &Scenario, k: usize, channel: &CMatrix) -> CMatri
 }
 
 fn element_phases(scenario: &Scenario, k: usize, incident: &CMatrix) -> CVector {
-    let elements = scenario.surface.elements;
+    let grid = scenario.surface.elements;
     match scenario.surface.phases {
         Phases::Random => {
             let mut phases = stream(scenario.seed, Purpose::IrsPhases, [k as u64, 0]);
-            CVector::from_fn(elements, |_, _| unit_phasor(phases.random_range(0.0..TAU)))
+            CVector::from_fn(grid.count(), |_, _| unit_phasor(phases.random_range(0.0..TAU)))
         }
         Phases::Aligned { toward_m } => {
-            let array =
-                UniformLinearArray { elements, spacing_wavelengths: scenario.signal.spacing_wavelengths };
-            let carrier = scenario.carrier();
-            let pose = scenario.irs[k].pose();
-            aligned_phases(incident, &steering(&carrier, &array, &pose, Point::from(toward_m)))
+            let spacing_m = scenario.signal.spacing_wavelengths * scenario.signal.wavelength_m;
+            let towards = departure(&scenario.carrier(), grid, spacing_m, &scenario.pose(k), toward_m.into());
+            aligned_phases(incident, &towards)
         }
     }
 }
 
-/// Where the elements of a line array at `pose` are, from the point to which phases and delays refer: its end for plane waves,
-/// as in Eq. (2), its centre for spherical ones.
-fn aperture(carrier: &Carrier, array: &UniformLinearArray, pose: &Pose) -> Aperture {
-    let spacing_m = array.spacing_wavelengths * carrier.wavelength_m;
-    match carrier.wavefront {
-        Wavefront::Plane => Aperture::line_from_end(array.elements, spacing_m, pose.broadside_rad),
-        Wavefront::Spherical => {
-            let level = Orientation { azimuth_rad: pose.broadside_rad, elevation_rad: 0.0, roll_rad: 0.0 };
-            Aperture::grid([array.elements, 1], spacing_m, &level)
-        }
+/// Where the elements of a panel at `pose` are, from the point to which phases and delays refer. That is the centre of the
+/// panel; for plane waves on a line array it is its end, as in Eq. (2), which differs by a phase that the unknown gain
+/// of a path absorbs.
+fn aperture(carrier: &Carrier, grid: ElementGrid, spacing_m: f64, pose: &Pose) -> Aperture {
+    if carrier.wavefront == Wavefront::Plane && grid.is_line() {
+        Aperture::line_from_end(grid.columns, spacing_m, &pose.orientation)
+    } else {
+        Aperture::grid(grid, spacing_m, &pose.orientation)
     }
 }
 
-/// `a(theta)` of an array at `pose` for a target at `target_m`: the response to waves from the target, or the conjugate of that
-/// on the reflecting side, where the elements are counted from the other end.
-fn steering(carrier: &Carrier, array: &UniformLinearArray, pose: &Pose, target_m: Point) -> CVector {
-    match carrier.wavefront {
-        Wavefront::Plane => array.steering(pose.local_angle_rad(target_m)),
-        Wavefront::Spherical => {
-            let relative_m = at_height_zero(target_m - pose.position_m);
-            aperture(carrier, array, pose).mirrored().response(carrier, &relative_m).conjugate()
-        }
-    }
+/// Response of a panel at `pose` to waves from a target.
+fn arrival(carrier: &Carrier, grid: ElementGrid, spacing_m: f64, pose: &Pose, target_m: Point) -> CVector {
+    aperture(carrier, grid, spacing_m, pose).response(carrier, &(target_m - pose.position_m))
+}
+
+/// The paper's `a(theta)` on the reflecting side of a panel at `pose`: the target receives `a^H S`. It is the conjugate of the
+/// response with the elements counted from the other end.
+fn departure(carrier: &Carrier, grid: ElementGrid, spacing_m: f64, pose: &Pose, target_m: Point) -> CVector {
+    let mirrored = aperture(carrier, grid, spacing_m, pose).mirrored();
+    mirrored.response(carrier, &(target_m - pose.position_m)).conjugate()
 }
 
 impl System {
@@ -190,7 +186,7 @@ impl System {
         let waveforms = waveforms(scenario.seed, scenario.signal.subcarriers, &streams);
         let parts = reflected_signals.into_iter().zip(waveforms).enumerate();
         let irs = parts.map(|(k, (reflected_signal, waveform))| Irs {
-            pose: scenario.irs[k].pose(),
+            pose: scenario.pose(k),
             reflected_signal,
             waveform,
         });
@@ -205,8 +201,8 @@ impl System {
             coherent_frames: scenario.signal.coherent_frames,
             prior: scenario.cross_section_prior(),
             base_station_m: scenario.base_station.position(),
-            sensors: scenario.surface.sensors,
-            elements: scenario.surface.elements,
+            sensor_grid: scenario.surface.sensors,
+            element_grid: scenario.surface.elements,
             coverage: scenario.coverage.clone(),
             irs: irs.collect(),
         })
@@ -217,14 +213,47 @@ impl System {
         self.irs.len()
     }
 
-    /// The array of the M sensors of an IRS.
-    pub fn sensor_array(&self) -> UniformLinearArray {
-        UniformLinearArray { elements: self.sensors, spacing_wavelengths: self.spacing_wavelengths }
+    /// Sensors M per IRS.
+    pub fn sensors(&self) -> usize {
+        self.sensor_grid.count()
     }
 
-    /// The array of the N reflecting elements of an IRS.
+    /// Reflecting elements N per IRS.
+    pub fn elements(&self) -> usize {
+        self.element_grid.count()
+    }
+
+    /// Free coordinates of a target: x and y, and the height unless the coverage area is flat.
+    pub fn axes(&self) -> &'static [usize] {
+        self.coverage.axes()
+    }
+
+    /// Why the angles of the paper do not describe this site: they are those of plane waves at line arrays in the plane of
+    /// the targets. None where they do.
+    pub fn beyond_the_plane(&self) -> Option<&'static str> {
+        let height_m = self.coverage.min_m[2];
+        let level = |irs: &Irs| irs.pose.position_m.z == height_m && irs.pose.orientation.is_level();
+        if self.wavefront == Wavefront::Spherical {
+            Some("this site has spherical waves")
+        } else if !(self.sensor_grid.is_line() && self.element_grid.is_line()) {
+            Some("the IRSs of this site are panels of several rows")
+        } else if !self.coverage.is_flat() {
+            Some("the coverage area of this site has a height")
+        } else if !self.irs.iter().all(level) {
+            Some("an IRS of this site is not level at the height of the targets")
+        } else {
+            None
+        }
+    }
+
+    /// The line array of the M sensors of an IRS, where [`Self::beyond_the_plane`] is none.
+    pub fn sensor_array(&self) -> UniformLinearArray {
+        UniformLinearArray { elements: self.sensors(), spacing_wavelengths: self.spacing_wavelengths }
+    }
+
+    /// The line array of the N reflecting elements of an IRS, where [`Self::beyond_the_plane`] is none.
     pub fn element_array(&self) -> UniformLinearArray {
-        UniformLinearArray { elements: self.elements, spacing_wavelengths: self.spacing_wavelengths }
+        UniformLinearArray { elements: self.elements(), spacing_wavelengths: self.spacing_wavelengths }
     }
 
     /// The carrier as estimators assume it.
@@ -232,41 +261,38 @@ impl System {
         Carrier { wavelength_m: self.wavelength_m, wavefront: self.wavefront }
     }
 
+    /// Distance between neighbouring elements and sensors.
+    pub fn spacing_m(&self) -> f64 {
+        self.spacing_wavelengths * self.wavelength_m
+    }
+
     /// Where the sensors of IRS `l` are; none if there is no such IRS.
     pub fn sensor_aperture(&self, l: usize) -> Option<Aperture> {
-        Some(aperture(&self.carrier(), &self.sensor_array(), &self.irs.get(l)?.pose))
+        Some(aperture(&self.carrier(), self.sensor_grid, self.spacing_m(), &self.irs.get(l)?.pose))
     }
 
     /// Where the reflecting elements of IRS `k` are; none if there is no such IRS. The paper's `a(theta)^H` counts them from
     /// the other end.
     pub fn element_aperture(&self, k: usize) -> Option<Aperture> {
-        Some(aperture(&self.carrier(), &self.element_array(), &self.irs.get(k)?.pose).mirrored())
+        let pose = &self.irs.get(k)?.pose;
+        Some(aperture(&self.carrier(), self.element_grid, self.spacing_m(), pose).mirrored())
     }
 
     /// Response of the sensors of an IRS at `pose` to a target, for waves of this shape.
     pub(crate) fn arrival(&self, wavefront: Wavefront, pose: &Pose, target_m: Point) -> CVector {
-        let carrier = Carrier { wavefront, ..self.carrier() };
-        match wavefront {
-            Wavefront::Plane => steering(&carrier, &self.sensor_array(), pose, target_m),
-            Wavefront::Spherical => {
-                let relative_m = at_height_zero(target_m - pose.position_m);
-                aperture(&carrier, &self.sensor_array(), pose).response(&carrier, &relative_m)
-            }
-        }
+        arrival(&Carrier { wavefront, ..self.carrier() }, self.sensor_grid, self.spacing_m(), pose, target_m)
     }
 
     /// `a(theta_k)` of the reflecting elements of an IRS at `pose`, for waves of this shape: the target receives `a^H S`.
     pub(crate) fn departure(&self, wavefront: Wavefront, pose: &Pose, target_m: Point) -> CVector {
-        let carrier = Carrier { wavefront, ..self.carrier() };
-        steering(&carrier, &self.element_array(), pose, target_m)
+        departure(&Carrier { wavefront, ..self.carrier() }, self.element_grid, self.spacing_m(), pose, target_m)
     }
 
-    /// `2 D^2 / (lambda d)` of the larger array of IRS `k` at the centre of the coverage area: plane waves are a good
+    /// `2 D^2 / (lambda d)` of the larger grid of IRS `k` at the centre of the coverage area: plane waves are a good
     /// approximation well below one. None if there is no such IRS.
     pub fn near_field_ratio(&self, k: usize) -> Option<f64> {
         let irs = self.irs.get(k)?;
-        let length_m =
-            (self.sensors.max(self.elements) - 1) as f64 * self.spacing_wavelengths * self.wavelength_m;
+        let length_m = self.sensor_grid.diagonal().max(self.element_grid.diagonal()) * self.spacing_m();
         Some(2.0 * length_m.powi(2) / (self.wavelength_m * irs.pose.distance_m(self.coverage.centre())))
     }
 
@@ -290,7 +316,7 @@ impl System {
     /// SNR of path (l, k) after the matched filter, `|alpha|^2 M ||b_k||^2 / sigma^2`: the energy of the
     /// noiseless block R_lk over the noise variance of one of its entries. None if there is no such path.
     pub fn path_snr(&self, l: usize, k: usize, target_m: Point, rcs_m2: f64) -> Option<f64> {
-        let energy = self.sensors as f64 * self.illumination(k, target_m)?.norm_squared();
+        let energy = self.sensors() as f64 * self.illumination(k, target_m)?.norm_squared();
         Some(self.echo_gain(l, k, target_m, rcs_m2)?.powi(2) * energy / self.noise_power_w)
     }
 
@@ -301,7 +327,7 @@ impl System {
     pub fn effective_rank(&self, k: usize, rcs_m2: f64) -> Option<usize> {
         let (irs, centre) = (self.irs.get(k)?, self.coverage.centre());
         let gains = (0..self.irs_count()).filter_map(|l| self.echo_gain(l, k, centre, rcs_m2));
-        let floor = self.noise_power_w / (gains.fold(0.0, f64::max).powi(2) * self.sensors as f64);
+        let floor = self.noise_power_w / (gains.fold(0.0, f64::max).powi(2) * self.sensors() as f64);
         let singular = SVD::new(irs.reflected_signal.clone(), false, false).singular_values;
         Some(singular.iter().filter(|&&s| s * s > floor).count())
     }
@@ -310,7 +336,7 @@ impl System {
     pub fn rank_case(&self, k: usize, rcs_m2: f64) -> Option<RankCase> {
         Some(match self.effective_rank(k, rcs_m2)? {
             0 | 1 => RankCase::One,
-            rank if rank < self.elements => RankCase::Partial,
+            rank if rank < self.elements() => RankCase::Partial,
             _ => RankCase::Full,
         })
     }

@@ -7,10 +7,10 @@ use hyloc_model::{
     CMatrix, CrossSectionPrior, EchoSource, Gain, Information, Point, Scenario, Scheme, Score, System,
     SystemParts, constant_velocity_crb_m2,
 };
-use nalgebra::Matrix2;
+use nalgebra::DMatrix;
 use num_complex::Complex64;
 
-const NAN: Point = Point::new(f64::NAN, f64::NAN);
+const NAN: Point = Point::new(f64::NAN, f64::NAN, f64::NAN);
 
 #[test]
 fn an_irs_that_does_not_exist_has_no_values() {
@@ -43,9 +43,9 @@ fn targets_that_are_nowhere_are_not_observable() {
     }
     assert!(constant_velocity_crb_m2(&[]).is_err());
     assert!(
-        constant_velocity_crb_m2(&[(f64::NAN, Matrix2::identity()), (1.0, Matrix2::identity())]).is_err()
+        constant_velocity_crb_m2(&[(f64::NAN, DMatrix::identity(2, 2)), (1.0, DMatrix::identity(2, 2))]).is_err()
     );
-    assert_eq!(Score::new(NAN, &Matrix2::zeros(), NAN).nees, None);
+    assert_eq!(Score::new(NAN, &DMatrix::zeros(2, 2), NAN).nees, None);
 }
 
 #[test]
@@ -55,9 +55,9 @@ fn scenarios_are_refused_whatever_they_contain() {
     let mut pathless = Scenario::default();
     pathless.irs[0].paths = Some(0);
     let mut huge = Scenario::default();
-    (huge.signal.subcarriers, huge.surface.elements) = (usize::MAX, usize::MAX);
+    (huge.signal.subcarriers, huge.surface.elements) = (usize::MAX, usize::MAX.into());
     let mut nowhere = Scenario::default();
-    nowhere.irs[2].position_m = [f64::NAN, 0.0];
+    nowhere.irs[2].position_m = [f64::NAN, 0.0, 0.0];
     for scenario in [empty, pathless, huge, nowhere] {
         assert!(scenario.validate().is_err() && System::new(&scenario).is_err());
         assert!(EchoSource::new(&scenario).is_err() && base_station_channels(&scenario).is_err());
@@ -82,12 +82,12 @@ fn inconsistent_parts_make_no_system() {
         System::checked(parts).unwrap_err().key
     };
     assert_eq!(refused(&|parts| parts.irs.clear()), "irs");
-    assert_eq!(refused(&|parts| parts.sensors = 0), "sensors");
+    assert_eq!(refused(&|parts| parts.sensor_grid.columns = 0), "sensors");
     assert_eq!(refused(&|parts| parts.noise_power_w = f64::NAN), "noise_power_w");
-    assert_eq!(refused(&|parts| parts.elements = 9), "irs[0].reflected_signal");
+    assert_eq!(refused(&|parts| parts.element_grid = 9.into()), "irs[0].reflected_signal");
     assert_eq!(refused(&|parts| parts.irs[1].reflected_signal = CMatrix::zeros(10, 3)), "irs[1].codes");
     assert_eq!(refused(&|parts| parts.irs[2].waveform.subcarriers[0] = 100), "irs[2].subcarriers[0]");
-    assert_eq!(refused(&|parts| parts.irs[2].pose.broadside_rad = f64::NAN), "irs[2].broadside_rad");
+    assert_eq!(refused(&|parts| parts.irs[2].pose.orientation.azimuth_rad = f64::NAN), "irs[2].azimuth_rad");
     assert_eq!(System::checked(SystemParts::clone(&system)), Ok(system));
 }
 

@@ -15,7 +15,7 @@ fn crowd(count: usize) -> Scenario {
     let mut scenario = Scenario::default();
     scenario.base_station.antennas = 10 * count;
     scenario.signal.subcarriers = 34 * count;
-    scenario.irs = (0..count).map(|k| IrsPlacement::at([20.0 + k as f64, 40.0])).collect();
+    scenario.irs = (0..count).map(|k| IrsPlacement::at([20.0 + k as f64, 40.0, 0.0])).collect();
     scenario
 }
 
@@ -37,15 +37,15 @@ fn impossible_values_are_named() {
         (refusal(|s| s.signal.bandwidth_hz = f64::NAN), &["signal.bandwidth_hz", "NaN"]),
         (refusal(|s| s.signal.subcarriers = 29), &["signal.subcarriers", "29", "at least 30"]),
         (refusal(|s| s.base_station.antennas = 29), &["base_station.antennas", "29", "at least 30"]),
-        (refusal(|s| s.irs[1].position_m = [5.0, 5.0]), &["irs[1].position_m", "[5, 5]", "coverage"]),
-        (refusal(|s| s.irs[2].position_m = [10.0, 50.0]), &["irs[2].position_m", "irs[0]"]),
+        (refusal(|s| s.irs[1].position_m = [5.0, 5.0, 0.0]), &["irs[1].position_m", "[5, 5]", "coverage"]),
+        (refusal(|s| s.irs[2].position_m = [10.0, 50.0, 0.0]), &["irs[2].position_m", "irs[0]"]),
         (
-            refusal(|s| s.target.motion = Motion::Fixed { position_m: [10.0, 50.0] }),
+            refusal(|s| s.target.motion = Motion::Fixed { position_m: [10.0, 50.0, 0.0] }),
             &["target.motion.fixed.position_m", "[10, 50]", "irs[0]"],
         ),
         (refusal(|s| s.irs.clear()), &["irs", "0", "between 1 and 32"]),
         (refusal(|s| *s = crowd(33)), &["irs", "33", "between 1 and 32"]),
-        (refusal(|s| s.surface.elements = 0), &["surface.elements", "0", "between 1 and"]),
+        (refusal(|s| s.surface.elements = 0.into()), &["surface.elements", "0", "between 1 and"]),
     ];
     for (message, parts) in &cases {
         for part in *parts {
@@ -91,7 +91,7 @@ fn rank_follows_the_channel() {
 #[test]
 fn a_wide_view_is_warned_about_with_its_sector() {
     let mut scenario = Scenario::default();
-    scenario.coverage.max_m = [10.0, 45.0];
+    scenario.coverage.max_m = [10.0, 45.0, 0.0];
     let warnings = System::new(&scenario).unwrap().warnings();
     assert!(warnings.iter().any(|w| w.contains("+-30.0 degrees")), "{warnings:?}");
 }
@@ -105,8 +105,8 @@ proptest! {
         x in prop::num::f64::ANY, seed in any::<u64>(),
     ) {
         let mut scenario = Scenario::default().with_seed(seed);
-        scenario.surface.elements = elements;
-        scenario.surface.sensors = sensors;
+        scenario.surface.elements = elements.into();
+        scenario.surface.sensors = sensors.into();
         scenario.channel.paths = paths;
         scenario.base_station.antennas = antennas;
         scenario.signal.subcarriers = subcarriers;

@@ -127,7 +127,7 @@ fn the_mean_of_a_frame_is_the_model() {
             let delay =
                 hyloc_model::geometry::cascade_delay_s(&system.irs[l].pose, &system.irs[k].pose, target);
             let phasors = system.delay_phasors(k, delay).unwrap();
-            let mut block = hyloc_model::CMatrix::zeros(system.sensors, waveform.codes.nrows());
+            let mut block = hyloc_model::CMatrix::zeros(system.sensors(), waveform.codes.nrows());
             for (i, &subcarrier) in waveform.subcarriers.iter().enumerate() {
                 block += frame.column(subcarrier) * phasors[i].conj() * waveform.codes.column(i).adjoint();
             }
@@ -165,7 +165,7 @@ fn aligned_phases_raise_the_illumination_by_about_n() {
         }
         sum
     };
-    let toward_m = [centre.x, centre.y];
+    let toward_m = centre.into();
     let ratio = gain(hyloc_model::scenario::Phases::Aligned { toward_m })
         / gain(hyloc_model::scenario::Phases::Random);
     // Only the strongest stream is aligned; N = 10 bounds the ratio.

@@ -98,7 +98,7 @@ pub struct Times {
 pub fn max_report_bytes(system: &System) -> usize {
     let entries = system.irs.iter().map(|irs| {
         let (streams, subcarriers) = (irs.reflected_signal.ncols(), irs.waveform.subcarriers.len());
-        system.sensors * subcarriers.max(2 * streams)
+        system.sensors() * subcarriers.max(2 * streams)
     });
     Precision::F64.bytes(entries.sum()) + 256 * system.irs_count() + 1024
 }
@@ -301,7 +301,7 @@ fn payload_from_wire(
         precision_from_wire(message.precision).ok_or(WireError::Unknown { what: "precision", l, k })?;
     let irs = &system.irs[k];
     let matrix = |what: &'static str, bytes: &[u8], which: u64, columns: usize| {
-        let shape = (system.sensors, columns);
+        let shape = (system.sensors(), columns);
         if (message.rows as usize, message.columns as usize) != shape {
             return Err(WireError::Shape {
                 l,

@@ -121,7 +121,7 @@ fn site_message(system: &System, precision: Precision) -> v1::Site {
     let packed = |matrix: &CMatrix| pack(matrix, precision, DitherKey([0; 4])).bytes;
     let irs = system.irs.iter().map(|irs| v1::SiteIrs {
         position: point(irs.pose.position_m),
-        broadside_rad: real(irs.pose.broadside_rad),
+        broadside_rad: real(irs.pose.broadside_rad()),
         streams: irs.reflected_signal.ncols() as u32,
         reflected_signal: packed(&irs.reflected_signal),
         subcarriers: irs.waveform.subcarriers.iter().map(|&index| index as u32).collect(),
@@ -138,8 +138,8 @@ fn site_message(system: &System, precision: Precision) -> v1::Site {
         coherent_frames: system.coherent_frames,
         prior_rcs_median_m2: real(system.prior.median_m2),
         prior_rcs_deviation_db: real(system.prior.deviation_db),
-        sensors: system.sensors as u32,
-        elements: system.elements as u32,
+        sensors: system.sensors() as u32,
+        elements: system.elements() as u32,
         base_station: point(system.base_station_m),
         coverage_min: point(system.coverage.min_m.into()),
         coverage_max: point(system.coverage.max_m.into()),
@@ -215,5 +215,5 @@ fn size(key: &'static str, value: u32) -> Result<usize, SiteError> {
 }
 
 fn point(what: &'static str, message: Option<v1::Point>) -> Result<Point, SiteError> {
-    message.map(|at| Point::new(at.x_m, at.y_m)).ok_or(SiteError::Missing(what))
+    message.map(|at| Point::new(at.x_m, at.y_m, 0.0)).ok_or(SiteError::Missing(what))
 }

@@ -56,7 +56,7 @@ fn the_hash_tells_sites_apart_and_forgives_the_last_bit() {
     assert!(matches!(SharedSite::with_hash(site.message.clone(), &[7; 32]), Err(SiteError::Hash)));
     // Another platform's sine.
     let mut nudged = SystemParts::clone(&site.system);
-    nudged.irs[1].pose.broadside_rad *= 1.0 + f64::EPSILON;
+    nudged.irs[1].pose.broadside_rad() *= 1.0 + f64::EPSILON;
     let nudged = System::checked(nudged).unwrap();
     assert_ne!(nudged, site.system);
     assert_eq!(SharedSite::new(nudged).unwrap().sha256, site.sha256);

@@ -138,7 +138,7 @@ pub async fn run(
     let run = run_identity();
     let source = build(scenario.clone()).await?;
     let hash = SharedSite::new(source.system().clone())?.sha256;
-    let (sensors, subcarriers) = (source.system().sensors, source.system().subcarriers);
+    let (sensors, subcarriers) = (source.system().sensors(), source.system().subcarriers);
     let publication = Publication { run, nodes, site_sha256: hash, sensors, subcarriers };
     let transmission = Transmission {
         publisher: match listeners.echo {

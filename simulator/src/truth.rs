@@ -169,7 +169,7 @@ mod tests {
     fn the_latest_are_kept_and_only_the_untold_are_lost() {
         let truth = TruthFeed::default();
         for frame in 0..10 {
-            truth.write(id(frame), Point::new(1.0, frame as f64), 5.0);
+            truth.write(id(frame), Point::new(1.0, frame as f64, 0.0), 5.0);
         }
         let mut next = 0;
         for frame in 0..4 {
@@ -178,7 +178,7 @@ mod tests {
             next = after;
         }
         for frame in 10..KEPT as u64 + 10 {
-            truth.write(id(frame), Point::new(0.0, 0.0), 5.0);
+            truth.write(id(frame), Point::new(0.0, 0.0, 0.0), 5.0);
         }
         // Ten were forgotten, four of them told before.
         assert_eq!(truth.summary(), TruthSummary { made: KEPT as u64 + 10, confirmed: 0, lost: 6 });

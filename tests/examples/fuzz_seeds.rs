@@ -24,7 +24,7 @@ fn write(target: &str, name: &str, content: &[u8]) {
 
 fn main() {
     let system = &site().system;
-    let samples = CMatrix::identity(system.sensors, 8);
+    let samples = CMatrix::identity(system.sensors(), 8);
     let frame = EchoFrame::new(FrameId { run: 1, frame: 2 }, 0, 3, &samples);
     write("echo_codec", "frame", &frame.encode().unwrap());
 

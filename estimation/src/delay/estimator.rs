@@ -1,24 +1,19 @@
 //! The node's estimator: tables made once per system, then one pass per frame.
 //!
-//! Steps per frame: average, split by IRS, scan the AOA, search each delay, expand each block, refine the
-//! AOA on the blocks, measure the noise on the residual, and compute the variance of each delay. Cost at K paths of n
-//! subcarriers, M sensors, D streams, A angles and T delays: K A (M n + n^2 / 2 + T n) for scan and search,
+//! Steps per frame: average, split by IRS, scan the direction, search each delay, expand each block, refine the
+//! direction on the blocks, measure the noise on the residual, and compute the variance of each delay. Cost at K paths of n
+//! subcarriers, M sensors, D streams, A beams and T delays: K A (M n + n^2 / 2 + T n) for scan and search,
 //! 4 K M n D for the blocks.
 
-use std::f64::consts::TAU;
-
-use model::algebra::unit_phasor;
 use model::{CMatrix, CVector, System};
 use num_complex::Complex64;
 
+use super::arrival::{ArrivalSearch, Beam};
 use super::filter::{BlockExpansion, MatchedFilter, check_energy};
 use super::quality::{Quality, Sensitivity, StreamPrior, noise_power_w};
-use super::window::{SineSector, coverage_delays, coverage_sines};
+use super::window::coverage_delays;
 use super::{DelayError, DelayEstimate, DelaySettings, DelayWindow, NodeDelays, Statistic};
-use crate::harmonic::{Grid, HarmonicSeries, Peak, grid_points};
-
-/// Angles of the AOA scan per beamwidth 1 / (M s).
-const ANGLES_PER_BEAM: f64 = 4.0;
+use crate::harmonic::{Grid, HarmonicSeries, Peak};
 
 /// Estimates the delays at one node.
 #[derive(Debug, Clone)]
@@ -27,11 +22,7 @@ pub struct DelayEstimator {
     sensors: usize,
     subcarriers: usize,
     noise_power_w: f64,
-    /// 2 pi s.
-    step_rad: f64,
-    sector: SineSector,
-    /// Conjugated steering vectors of the AOA scan.
-    scan: Vec<(f64, Vec<Complex64>)>,
+    arrival: ArrivalSearch,
     paths: Vec<PathTables>,
 }
 
@@ -63,7 +54,7 @@ impl PathTables {
         let sensitivity = Sensitivity::new(&filter, &kernel, streams);
         let subcarriers = system.irs[k].waveform.subcarriers.clone();
         let grid = filter.grid(&window);
-        Ok(Self { filter, subcarriers, sensors: system.sensors, window, grid, kernel, weights, sensitivity })
+        Ok(Self { filter, subcarriers, sensors: system.sensors(), window, grid, kernel, weights, sensitivity })
     }
 
     fn row_energy(&self, beam: &[Complex64], spectrum: &CMatrix) -> HarmonicSeries {
@@ -99,21 +90,12 @@ impl DelayEstimator {
         DelayError::check_index(system, node)?;
         let paths =
             (0..count).map(|k| PathTables::new(system, node, k, &settings)).collect::<Result<_, _>>()?;
-        let beamwidth = 1.0 / (system.sensors as f64 * system.spacing_wavelengths);
-        let sector = coverage_sines(system, &system.irs[node].pose, beamwidth / 4.0);
-        let step_rad = TAU * system.spacing_wavelengths;
-        let scan = grid_points(sector.min, sector.max, beamwidth / ANGLES_PER_BEAM)
-            .into_iter()
-            .map(|sine| (sine, conjugate_steering(system.sensors, step_rad * sine)))
-            .collect();
         Ok(Self {
             settings,
-            sensors: system.sensors,
+            sensors: system.sensors(),
             subcarriers: system.subcarriers,
             noise_power_w: system.noise_power_w,
-            step_rad,
-            sector,
-            scan,
+            arrival: ArrivalSearch::new(system, node),
             paths,
         })
     }
@@ -151,12 +133,12 @@ impl DelayEstimator {
     fn estimate_average(&self, frame: &CMatrix, frames: usize) -> NodeDelays {
         let spectra: Vec<CMatrix> =
             self.paths.iter().map(|path| frame.select_columns(&path.subcarriers)).collect();
-        let (peaks, expansions, sine) = self.search(&spectra);
-        let beam = CVector::from_vec(conjugate_steering(self.sensors, self.step_rad * sine)).conjugate();
+        let (peaks, expansions, beam) = self.search(&spectra);
+        let response = beam.response();
         // c^H = R^H a / sqrt(M).
         let rows: Vec<CVector> = expansions
             .iter()
-            .map(|expansion| expansion.block.ad_mul(&beam).unscale((self.sensors as f64).sqrt()))
+            .map(|expansion| expansion.block.ad_mul(&response).unscale((self.sensors as f64).sqrt()))
             .collect();
         let explained: f64 = rows.iter().map(CVector::norm_squared).sum();
         let expected_w = self.noise_power_w / frames as f64;
@@ -176,30 +158,20 @@ impl DelayEstimator {
                 }
             })
             .collect();
-        let arrival_rad = sine.clamp(-1.0, 1.0).asin();
-        let snr = paths.iter().map(|path| path.snr).sum();
-        let arrival_variance_rad2 = self.arrival_variance_rad2(arrival_rad, snr);
-        NodeDelays { paths, arrival_rad, arrival_variance_rad2, noise_power_w, frames }
-    }
-
-    /// Variance bound of the AOA at the SNR of all paths together; at most that of a uniform guess in the sector.
-    fn arrival_variance_rad2(&self, arrival_rad: f64, snr: f64) -> f64 {
-        let slope = self.step_rad * arrival_rad.cos();
-        let aperture = ((self.sensors as f64).powi(2) - 1.0) / 12.0;
-        let guess = (self.sector.max - self.sector.min).powi(2) / 12.0;
-        (2.0 * snr * slope.powi(2) * aperture).recip().min(guess)
+        let arrival = self.arrival.bearing(&beam, paths.iter().map(|path| path.snr).sum());
+        NodeDelays { paths, arrival, noise_power_w, frames }
     }
 
     /// Complex degrees of freedom of the residual: those of a frame without a row of streams per path, and half a degree
-    /// per delay and for the AOA.
+    /// per delay and per parameter of the direction.
     fn residual_freedom(&self) -> f64 {
         let fitted: usize = self.paths.iter().map(|path| path.filter.codes().nrows()).sum();
-        let real_parameters = self.paths.len() + 1;
+        let real_parameters = self.paths.len() + self.arrival.parameters();
         (self.sensors * self.subcarriers) as f64 - fitted as f64 - real_parameters as f64 / 2.0
     }
 
-    /// Delays and blocks of all paths, and the sine of the AOA.
-    fn search(&self, spectra: &[CMatrix]) -> (Vec<Peak>, Vec<BlockExpansion>, f64) {
+    /// Delays and blocks of all paths, and the beam towards the target.
+    fn search(&self, spectra: &[CMatrix]) -> (Vec<Peak>, Vec<BlockExpansion>, Beam) {
         match self.settings.statistic {
             Statistic::Frobenius => {
                 let peaks = self.paths.iter().zip(spectra).map(|(path, spectrum)| {
@@ -216,13 +188,13 @@ impl DelayEstimator {
                 self.with_blocks(spectra, peaks.collect())
             }
             Statistic::Beamformed | Statistic::Illuminated => {
-                let coarse = self.with_blocks(spectra, self.beamformed(spectra, self.scanned_sine(spectra)));
-                self.with_blocks(spectra, self.beamformed(spectra, coarse.2))
+                let coarse = self.with_blocks(spectra, self.beamformed(spectra, self.scanned(spectra)));
+                self.with_blocks(spectra, self.beamformed(spectra, &coarse.2.conjugate))
             }
         }
     }
 
-    fn with_blocks(&self, spectra: &[CMatrix], peaks: Vec<Peak>) -> (Vec<Peak>, Vec<BlockExpansion>, f64) {
+    fn with_blocks(&self, spectra: &[CMatrix], peaks: Vec<Peak>) -> (Vec<Peak>, Vec<BlockExpansion>, Beam) {
         let expansions: Vec<BlockExpansion> = self
             .paths
             .iter()
@@ -230,39 +202,32 @@ impl DelayEstimator {
             .zip(&peaks)
             .map(|((path, spectrum), peak)| path.filter.expand(spectrum, peak.at))
             .collect();
-        let sine = self.sharpened_sine(&expansions);
-        (peaks, expansions, sine)
+        let beam = self.sharpened(&expansions);
+        (peaks, expansions, beam)
     }
 
-    /// The AOA of the scan whose K best delays have the most energy.
-    fn scanned_sine(&self, spectra: &[CMatrix]) -> f64 {
-        let energy = |beam: &[Complex64]| -> f64 {
+    /// The beam of the scan whose K best delays have the most energy.
+    fn scanned(&self, spectra: &[CMatrix]) -> &[Complex64] {
+        let energy = |beam: &Beam| -> f64 {
             let paths = self.paths.iter().zip(spectra);
-            paths.map(|(path, spectrum)| path.row_energy(beam, spectrum).grid_maximum(&path.grid)).sum()
+            let each = paths.map(|(path, spectrum)| path.row_energy(&beam.conjugate, spectrum));
+            each.zip(&self.paths).map(|(series, path)| series.grid_maximum(&path.grid)).sum()
         };
-        let scanned = self.scan.iter().map(|(sine, beam)| (*sine, energy(beam)));
-        scanned.max_by(|a, b| a.1.total_cmp(&b.1)).map_or(0.0, |(sine, _)| sine)
+        let scanned = self.arrival.scan().iter().map(|beam| (beam, energy(beam)));
+        scanned.max_by(|a, b| a.1.total_cmp(&b.1)).map_or(&[], |(beam, _)| &beam.conjugate)
     }
 
-    fn beamformed(&self, spectra: &[CMatrix], sine: f64) -> Vec<Peak> {
-        let beam = conjugate_steering(self.sensors, self.step_rad * sine);
+    fn beamformed(&self, spectra: &[CMatrix], beam: &[Complex64]) -> Vec<Peak> {
         let paths = self.paths.iter().zip(spectra);
-        paths.map(|(path, spectrum)| path.row_energy(&beam, spectrum).maximum_on(&path.grid)).collect()
+        paths.map(|(path, spectrum)| path.row_energy(beam, spectrum).maximum_on(&path.grid)).collect()
     }
 
-    /// The AOA with the most energy in all blocks, streams weighted.
-    fn sharpened_sine(&self, expansions: &[BlockExpansion]) -> f64 {
+    /// The beam with the most energy in all blocks, streams weighted.
+    fn sharpened(&self, expansions: &[BlockExpansion]) -> Beam {
         let mut covariance = CMatrix::zeros(self.sensors, self.sensors);
         for (path, expansion) in self.paths.iter().zip(expansions) {
             covariance += &expansion.block * &path.weights * expansion.block.adjoint();
         }
-        let spacing = TAU / (self.step_rad * self.sensors as f64 * 8.0);
-        let series = HarmonicSeries::of_hermitian(&covariance, self.step_rad);
-        series.maximum(self.sector.min, self.sector.max, spacing).at
+        self.arrival.sharpened(&covariance)
     }
-}
-
-/// `a^*` of a linear array whose phase advances by `phase_rad` per sensor.
-fn conjugate_steering(sensors: usize, phase_rad: f64) -> Vec<Complex64> {
-    (0..sensors).map(|m| unit_phasor(-phase_rad * m as f64)).collect()
 }

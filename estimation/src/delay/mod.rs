@@ -21,6 +21,7 @@
 //! refinement after the angles are known ([`coherent_refinement`]) needs no raw data: each estimate carries
 //! its block and the block's derivative by the delay.
 
+mod arrival;
 mod estimator;
 mod filter;
 mod quality;
@@ -28,6 +29,8 @@ mod refinement;
 mod window;
 
 use model::{CMatrix, System};
+
+use crate::location::Bearing;
 
 pub use estimator::DelayEstimator;
 pub use filter::{BlockExpansion, BlockNorm, FoundDelay, MatchedFilter};
@@ -168,11 +171,9 @@ impl DelayEstimate {
 pub struct NodeDelays {
     /// By reflecting IRS k.
     pub paths: Vec<DelayEstimate>,
-    /// AOA at the node, local angle.
-    pub arrival_rad: f64,
-    /// Variance of the AOA, from the SNR of all paths: `1 / (2 SNR (2 pi s cos theta)^2 (M^2 - 1) / 12)`, the bound
-    /// of a linear array of M sensors.
-    pub arrival_variance_rad2: f64,
+    /// AOA at the node, local angle, of a line array in the plane of the targets. Its variance follows from the SNR of all
+    /// paths: `1 / (2 SNR (2 pi s cos theta)^2 (M^2 - 1) / 12)`, the bound of M sensors. None for other arrays.
+    pub arrival: Option<Bearing>,
     /// Noise power per sensor and subcarrier of the averaged frame: the noise variance of a block's entry.
     pub noise_power_w: f64,
     /// Number of averaged frames.

@@ -21,14 +21,25 @@
 //! grid of the prior, per path. SNR and variance are averages over it. A believed noise power that is wrong by some
 //! factor scales all lambda_i alike, and results in another kappa.
 
-use model::{CMatrix, CVector, System};
+use model::{CMatrix, CVector, Point, System};
 use nalgebra::SymmetricEigen;
 use num_complex::Complex64;
 
 use super::filter::MatchedFilter;
 
-/// Points per side of the coverage area over which C is averaged.
+/// Points per side of the coverage area over which C is averaged, and heights.
 const COVERAGE_POINTS: usize = 9;
+const HEIGHTS: usize = 3;
+
+/// Positions in the coverage area, evenly spread.
+fn targets(system: &System) -> Vec<Point> {
+    let fraction = |i: usize, count: usize| (i as f64 + 0.5) / count as f64;
+    let heights = if system.coverage.is_flat() { 1 } else { HEIGHTS };
+    let sides = (0..COVERAGE_POINTS).flat_map(|i| (0..COVERAGE_POINTS).map(move |j| (i, j)));
+    let at = |(i, j)| (fraction(i, COVERAGE_POINTS), fraction(j, COVERAGE_POINTS));
+    let levels = |(u, v)| (0..heights).map(move |w| system.coverage.at_height(u, v, fraction(w, heights)));
+    sides.map(at).flat_map(levels).collect()
+}
 
 /// Prior of the row c of path (l, k): directions of the streams of IRS k with their weights.
 #[derive(Debug, Clone, PartialEq)]
@@ -44,13 +55,12 @@ impl StreamPrior {
     pub fn new(system: &System, l: usize, k: usize, noise_power_w: f64) -> Self {
         let streams = system.irs[k].reflected_signal.ncols();
         let mut covariance = CMatrix::zeros(streams, streams);
-        let fraction = |i: usize| (i as f64 + 0.5) / COVERAGE_POINTS as f64;
-        for (i, j) in (0..COVERAGE_POINTS).flat_map(|i| (0..COVERAGE_POINTS).map(move |j| (i, j))) {
-            let target = system.coverage.at(fraction(i), fraction(j));
+        let targets = targets(system);
+        for &target in &targets {
             let (gain, light) = (system.echo_gain(l, k, target, 1.0), system.illumination(k, target));
             let (Some(gain), Some(illumination)) = (gain, light) else { continue };
-            let power = system.sensors as f64 * gain.powi(2);
-            let scale = Complex64::from(power / (COVERAGE_POINTS * COVERAGE_POINTS) as f64 / noise_power_w);
+            let power = system.sensors() as f64 * gain.powi(2);
+            let scale = Complex64::from(power / targets.len() as f64 / noise_power_w);
             covariance.gerc(scale, &illumination, &illumination, Complex64::ONE);
         }
         let eigen = SymmetricEigen::new(covariance);

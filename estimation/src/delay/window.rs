@@ -1,8 +1,8 @@
 //! Search intervals: the delays and angles that a target inside the coverage area can have.
 //!
 //! A cascade delay is a sum of two distances, a convex function of the target: its maximum over the
-//! rectangle is at a corner; its minimum is the distance of the two IRSs where both are inside the area,
-//! and otherwise lies on an edge, along which the sum is convex too. The sine of the local angle is sampled
+//! area is at a corner; its minimum is the distance of the two IRSs where both are inside the area,
+//! and otherwise lies on an edge (on a face, if the area has a height), along which the sum is convex too. The sine of the local angle is sampled
 //! along the edges.
 
 use model::units::SPEED_OF_LIGHT_M_S;
@@ -45,20 +45,24 @@ pub fn coverage_delays(system: &System, l: usize, k: usize, guard_s: f64) -> Res
     DelayError::check_index(system, l.max(k))?;
     let (sensor, reflector) = (&system.irs[l].pose, &system.irs[k].pose);
     let length = |target: Point| sensor.distance_m(target) + reflector.distance_m(target);
-    let corners = corners(system);
+    let corners = system.coverage.corners();
     let max_m = corners.iter().map(|&corner| length(corner)).fold(0.0, f64::max);
     let both_inside = [sensor, reflector].iter().all(|pose| system.coverage.contains(pose.position_m));
     let min_m = if both_inside {
         sensor.distance_m(reflector.position_m)
-    } else {
+    } else if system.coverage.is_flat() {
         (0..4).map(|i| shortest_on_edge(corners[i], corners[(i + 1) % 4], &length)).fold(max_m, f64::min)
+    } else {
+        let faces = (0..4).map(|i| [i, (i + 1) % 4, (i + 1) % 4 + 4, i + 4]).chain([[0, 1, 2, 3], [4, 5, 6, 7]]);
+        faces.map(|face| shortest_on_face(face.map(|i| corners[i]), &length)).fold(max_m, f64::min)
     };
     DelayWindow::new(min_m / SPEED_OF_LIGHT_M_S - guard_s, max_m / SPEED_OF_LIGHT_M_S + guard_s)
 }
 
-/// Corners of the coverage area in order round it.
-fn corners(system: &System) -> [Point; 4] {
-    [(0.0, 0.0), (1.0, 0.0), (1.0, 1.0), (0.0, 1.0)].map(|(u, v)| system.coverage.at(u, v))
+/// Golden-section search of a convex function over a rectangle with these corners, in order round it.
+fn shortest_on_face([a, b, c, d]: [Point; 4], length: &impl Fn(Point) -> f64) -> f64 {
+    let along = |s: f64| shortest_on_edge(a.lerp(&b, s), d.lerp(&c, s), length);
+    shortest_on_edge(Point::zeros(), Point::x(), &|at: Point| along(at.x))
 }
 
 /// Golden-section search of a convex function between two points.
@@ -76,6 +80,18 @@ fn shortest_on_edge(from: Point, to: Point, length: &impl Fn(Point) -> f64) -> f
     length(from.lerp(&to, (low + high) / 2.0))
 }
 
+/// Points spread over the coverage area so densely that neighbours share a beam.
+pub(crate) fn coverage_points(system: &System) -> Vec<Point> {
+    let heights = if system.coverage.is_flat() { 0 } else { EDGE_STEPS / 4 };
+    let fraction = |i: usize, steps: usize| if steps == 0 { 0.5 } else { i as f64 / steps as f64 };
+    let columns = (0..=EDGE_STEPS).flat_map(|i| (0..=EDGE_STEPS).map(move |j| (i, j)));
+    let levels = |(i, j)| {
+        let (u, v) = (fraction(i, EDGE_STEPS), fraction(j, EDGE_STEPS));
+        (0..=heights).map(move |w| system.coverage.at_height(u, v, fraction(w, heights)))
+    };
+    columns.flat_map(levels).collect()
+}
+
 /// Interval of sin(local angle).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct SineSector {
@@ -90,7 +106,7 @@ pub(crate) fn coverage_sines(system: &System, pose: &Pose, guard: f64) -> SineSe
     if system.coverage.contains(pose.position_m) {
         return sector_of_period(period);
     }
-    let corners = corners(system);
+    let corners = system.coverage.corners();
     let sines = (0..4).flat_map(|i| {
         let (from, to) = (corners[i], corners[(i + 1) % 4]);
         (0..EDGE_STEPS).map(move |step| from.lerp(&to, step as f64 / EDGE_STEPS as f64))
@@ -119,9 +135,9 @@ mod tests {
         let paper = System::new(&Scenario::default()).expect("valid");
         // IRSs on either side of the area, so that the line between them crosses it, and one inside.
         let mut around = SystemParts::clone(&paper);
-        around.irs[0].pose.position_m = Point::new(-30.0, 5.0);
-        around.irs[1].pose.position_m = Point::new(40.0, 5.0);
-        around.irs[2].pose.position_m = Point::new(5.0, 5.0);
+        around.irs[0].pose.position_m = Point::new(-30.0, 5.0, 0.0);
+        around.irs[1].pose.position_m = Point::new(40.0, 5.0, 0.0);
+        around.irs[2].pose.position_m = Point::new(5.0, 5.0, 0.0);
         for system in [paper, System::checked(around).expect("valid")] {
             for (l, k) in (0..3).flat_map(|l| (0..3).map(move |k| (l, k))) {
                 let window = coverage_delays(&system, l, k, 0.0).expect("a window");

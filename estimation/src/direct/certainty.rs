@@ -1,11 +1,10 @@
 //! Certainty of a fix from the terms of its likelihood: normal peak, protection level and alternative positions.
 
-use model::Point;
-use nalgebra::{Matrix2, SMatrix};
+use nalgebra::{DMatrix, DVector};
 
 use super::likelihood::Term;
 use super::locate::{AlternativePosition, DirectLocator};
-use super::posterior::{ELSEWHERE, Ellipse, Hypotheses, NormalPeak, Posterior, is_weak};
+use super::posterior::{ELSEWHERE, Ellipsoid, Hypotheses, NormalPeak, Posterior, is_weak};
 use super::protection::{WeightedTerms, largest_eigenvalue};
 
 /// Largest number of alternative positions.
@@ -16,27 +15,27 @@ const LEAST_NAMED: f64 = 1e-3;
 /// Energies below this count as this much when the noise in them is taken out.
 const LEAST_ENERGY: f64 = 0.1;
 
-/// Certainty of a fix with a state of N variables.
+/// Certainty of a fix.
 #[derive(Debug)]
-pub(super) struct Certainty<const N: usize> {
-    pub terms: WeightedTerms<N>,
+pub(super) struct Certainty {
+    pub terms: WeightedTerms,
     pub hypotheses: Hypotheses,
     /// Logarithm of the posterior density at the fix.
     pub log_density: f64,
     /// Normal, with the curvature of the weighted terms.
-    pub peak: NormalPeak<N>,
+    pub peak: NormalPeak,
     /// Whether the paths are so weak that the posterior has no normal peak.
     pub weak: bool,
 }
 
-impl<const N: usize> Certainty<N> {
+impl Certainty {
     /// Certainty of a fix with these terms of the likelihood, expanded at the fix; `prior` is information from other sources.
     /// None where some direction is not determined.
     pub fn new(
         locator: &DirectLocator,
         mut here: Vec<Term>,
         noise_factor: f64,
-        prior: &SMatrix<f64, N, N>,
+        prior: DMatrix<f64>,
     ) -> Option<Self> {
         let hypotheses = Hypotheses::around(&here, noise_factor);
         let weights = hypotheses.weights(&here).iter().map(|weight| weight / noise_factor).collect();
@@ -47,16 +46,14 @@ impl<const N: usize> Certainty<N> {
             term.expansion.information *= 1.0 - 1.0 / energy.max(LEAST_ENERGY);
         }
         let irs_count = locator.system().irs_count();
-        let terms = WeightedTerms { terms: here, weights, prior: *prior, irs_count };
+        let terms = WeightedTerms { terms: here, weights, prior, irs_count };
         let peak = NormalPeak::new(terms.information().cholesky()?.inverse())?;
         Some(Self { terms, hypotheses, log_density, peak, weak })
     }
-}
 
-impl Certainty<2> {
     /// Largest ratio of the standard deviations of a covariance to those of the normal peak, at least 1.
-    pub fn widening(&self, covariance_m2: &Matrix2<f64>) -> f64 {
-        let Some(factor) = self.peak.covariance.cholesky() else { return 1.0 };
+    pub fn widening(&self, covariance_m2: &DMatrix<f64>) -> f64 {
+        let Some(factor) = self.peak.covariance.clone().cholesky() else { return 1.0 };
         let whitened = factor.l().solve_lower_triangular(covariance_m2);
         let whitened = whitened.and_then(|half| factor.l().solve_lower_triangular(&half.transpose()));
         whitened.map_or(1.0, |ratio| largest_eigenvalue(&ratio).sqrt().max(1.0))
@@ -69,20 +66,20 @@ impl DirectLocator {
     pub(super) fn look_around(
         &self,
         posterior: &mut Posterior,
-        at: Point,
+        at: &DVector<f64>,
         counts: impl Fn(usize) -> bool,
         log_densities: impl FnOnce() -> Vec<f64>,
     ) {
-        let displacement = |point: usize| self.grid.position_m(point) - at;
+        let displacement = |point: usize| self.grid.places.coordinates(point) - at;
         let outside: Vec<usize> = (0..self.grid.points())
             .filter(|&point| counts(point) && !posterior.covered.contains(&displacement(point)))
             .collect();
         if outside.is_empty() {
             return;
         }
-        let cell_m2 = self.grid.step_m.x * self.grid.step_m.y;
+        let cell = self.grid.places.cell();
         let logs = log_densities();
-        outside.into_iter().for_each(|point| posterior.add(displacement(point), logs[point].exp() * cell_m2));
+        outside.into_iter().for_each(|point| posterior.add(displacement(point), logs[point].exp() * cell));
     }
 
     /// Probability that the target lies beyond the reach of a covariance, and the positions where it then may be, most
@@ -90,22 +87,23 @@ impl DirectLocator {
     pub(super) fn elsewhere(
         &self,
         posterior: &Posterior,
-        at: Point,
-        covariance_m2: &Matrix2<f64>,
+        at: &DVector<f64>,
+        covariance_m2: &DMatrix<f64>,
     ) -> Option<(f64, Vec<AlternativePosition>)> {
-        let mut outside = posterior.outside(&Ellipse::new(covariance_m2, ELSEWHERE)?);
+        let mut outside = posterior.outside(&Ellipsoid::new(covariance_m2, ELSEWHERE)?);
         let total = posterior.total();
         let probability = outside.iter().map(|(_, mass)| mass).sum::<f64>() / total;
         let mut places = Vec::new();
         while places.len() < MOST_ALTERNATIVES {
-            let Some(top) = outside.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1)) else { break };
+            let Some(top) = outside.iter().max_by(|a, b| a.1.total_cmp(&b.1)).cloned() else { break };
             // Points within the resolution belong to the same position.
-            let near = |place: &(Point, f64)| (place.0 - top.0).norm() <= self.resolution_m;
+            let near = |place: &(DVector<f64>, f64)| (&place.0 - &top.0).norm() <= self.resolution_m;
             let mass: f64 = outside.iter().filter(|place| near(place)).map(|place| place.1).sum();
             if mass < LEAST_NAMED * total {
                 break;
             }
-            places.push(AlternativePosition { position_m: at + top.0, probability: mass / total });
+            let position_m = self.scene.layout().position_m(&(at + &top.0));
+            places.push(AlternativePosition { position_m, probability: mass / total });
             outside.retain(|place| !near(place));
         }
         places.sort_by(|a, b| b.probability.total_cmp(&a.probability));

@@ -1,18 +1,18 @@
 //! Detection of a target: the distribution of the maximum of the likelihood on noise alone.
 //!
 //! On noise every path's J is exponential at any one point, so that 2 J of P paths is chi-square with `n = 2 P`
-//! degrees of freedom, a smooth field over the plane. The probability that its maximum over a region exceeds u is,
+//! degrees of freedom, a smooth field over positions. The probability that its maximum over a region exceeds u is,
 //! where it is small, the expected Euler characteristic of the set above u (Worsley 1994), `sum_d L_d rho_d(u)`:
 //!
-//! - `L_d` is the size of the region in d dimensions, in units of the field's own scale. A rectangle has `L_0 = 1`,
-//!   `L_1 = w s_x + h s_y`, `L_2 = w h s`, with the roughness matrix `Lambda` of the field, `s_x, s_y` the roots of its
-//!   diagonal and `s` that of its determinant.
+//! - `L_d` is the size of the region in d dimensions, in units of the field's own scale. A box has the sum over all d of its
+//!   edges of their product times the root of the determinant of these rows and columns of `Lambda`, the roughness
+//!   matrix of the field: a rectangle has `L_0 = 1`, `L_1 = w s_x + h s_y`, `L_2 = w h s`.
 //! - `rho_0 = P(chi2 > u)`, `rho_1 = q sqrt(u) / sqrt(2 pi)`, `rho_2 = q (u - (n - 1)) / (2 pi)`,
 //!   `q = (u / 2)^(P - 1) exp(-u / 2) / Gamma(P)`, and so on: [`density`].
 //!
 //! `Lambda` is the curvature of `1 - |m(x)^H m(x + d)|^2` for unit templates, averaged over the paths.
 //!
-//! A batch of frames is searched over velocities too: a field over four dimensions, the rectangle times a disc of
+//! A batch of frames is searched over velocities too: a field over twice the dimensions, the box times a disc (in space: a ball) of
 //! velocities. Frame f is looked at `x + v t_f`, so that with times about their mean the roughness in velocity is
 //! `t^2 Lambda`, t their root mean square, and none is shared between position and velocity. Added up coherently, a
 //! change of velocity also turns the frames against each other: the roughness is then `t^2 (Lambda + G)`, `G = g g^T`
@@ -23,19 +23,18 @@
 
 use std::f64::consts::{PI, TAU};
 
-use model::{Point, System};
-use nalgebra::Matrix2;
+use model::{ElementGrid, Point, System};
+use nalgebra::DMatrix;
 
+use super::grid::RegularGrid;
 use super::moments::{Moments, NodeSight};
 use super::scene::Scene;
 use crate::location::chi_square_survival;
 
 /// Points per side at which the roughness is taken.
 const POINTS: usize = 3;
-/// Dimensions of position and velocity.
-const DIMENSIONS: usize = 4;
 
-/// The velocities of a batch, which are searched besides the rectangle.
+/// The velocities of a batch, which are searched besides the box.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Velocities {
     /// Largest speed.
@@ -47,29 +46,41 @@ pub(super) struct Velocities {
 }
 
 /// Roughness of the field at a point, per square metre.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 struct Roughness {
     /// `Lambda`.
-    shape: Matrix2<f64>,
+    shape: DMatrix<f64>,
     /// `G`.
-    phase: Matrix2<f64>,
+    phase: DMatrix<f64>,
 }
 
-/// The searched rectangle with the roughness of the field on a grid of points in it.
+/// The searched box with the roughness of the field on a grid of points in it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct SearchRegion {
-    size: Point,
+    /// Edges along the free coordinates.
+    size: Vec<f64>,
     roughness: Vec<Roughness>,
 }
 
 impl SearchRegion {
-    /// The rectangle from `min_m` to `max_m`.
-    pub fn new(scene: &Scene, min_m: Point, max_m: Point) -> Self {
-        let size = max_m - min_m;
-        let fraction = |i: usize| (i as f64 + 0.5) / POINTS as f64;
-        let points = (0..POINTS).flat_map(|i| (0..POINTS).map(move |j| (i, j)));
-        let roughness = points
-            .map(|(i, j)| roughness(scene, min_m + Point::new(fraction(i) * size.x, fraction(j) * size.y)));
+    /// The box of a grid.
+    pub fn new(scene: &Scene, grid: &RegularGrid) -> Self {
+        let size: Vec<f64> = (0..grid.dimensions()).map(|i| grid.extent(i)).collect();
+        let points = POINTS.pow(size.len() as u32);
+        let roughness = (0..points).map(|point| {
+            let mut code = point;
+            // The last coordinate varies fastest.
+            let mut coordinates: Vec<f64> = (0..size.len())
+                .rev()
+                .map(|i| {
+                    let fraction = ((code % POINTS) as f64 + 0.5) / POINTS as f64;
+                    code /= POINTS;
+                    grid.min[i] + fraction * size[i]
+                })
+                .collect();
+            coordinates.reverse();
+            roughness(scene, scene.layout().position_m(&coordinates))
+        });
         Self { roughness: roughness.collect(), size }
     }
 
@@ -92,31 +103,52 @@ impl SearchRegion {
         terms.sum::<f64>().clamp(0.0, 1.0)
     }
 
-    /// `L_0` to `L_4`, averaged over the rectangle.
-    fn sizes(&self, velocities: Option<Velocities>) -> [f64; DIMENSIONS + 1] {
-        let mut sizes = [0.0; DIMENSIONS + 1];
+    /// `L_0` up to the number of dimensions, averaged over the box.
+    fn sizes(&self, velocities: Option<Velocities>) -> Vec<f64> {
+        let dimensions = self.size.len();
+        let mut sizes = vec![0.0; 2 * dimensions + 1];
         for Roughness { shape, phase } in &self.roughness {
-            let rectangle = [
-                1.0,
-                self.size.x * shape.m11.sqrt() + self.size.y * shape.m22.sqrt(),
-                self.size.x * self.size.y * root(shape.determinant()),
-            ];
-            let disc =
-                velocities.map_or([1.0, 0.0, 0.0], |Velocities { most_speed, time_spread, coherent }| {
-                    let metric = if coherent { shape + phase } else { *shape };
-                    let radius = most_speed * time_spread;
-                    // Half the circumference of an ellipse, within 11 %.
-                    [
-                        1.0,
-                        PI * radius * root(0.5 * metric.trace()),
-                        PI * radius.powi(2) * root(metric.determinant()),
-                    ]
-                });
-            for (i, a) in rectangle.iter().enumerate() {
-                disc.iter().enumerate().for_each(|(j, b)| sizes[i + j] += a * b);
+            let mut of_box = vec![0.0; dimensions + 1];
+            for edges in 0..1usize << dimensions {
+                let chosen: Vec<usize> = (0..dimensions).filter(|i| edges >> i & 1 == 1).collect();
+                let part = DMatrix::from_fn(chosen.len(), chosen.len(), |i, j| shape[(chosen[i], chosen[j])]);
+                let product: f64 = chosen.iter().map(|&i| self.size[i]).product();
+                of_box[chosen.len()] += product * root(part.determinant());
+            }
+            let of_ball = velocities.map_or(vec![1.0], |searched| searched.sizes(shape, phase));
+            for (i, a) in of_box.iter().enumerate() {
+                of_ball.iter().enumerate().for_each(|(j, b)| sizes[i + j] += a * b);
             }
         }
-        sizes.map(|sum| sum / self.roughness.len() as f64)
+        sizes.iter_mut().for_each(|sum| *sum /= self.roughness.len() as f64);
+        sizes
+    }
+}
+
+impl Velocities {
+    /// Sizes of the disc or ball of velocities. An ellipse has half its circumference, within 11 %, and its area; an ellipsoid
+    /// has those of the ball with the same mean radius, mean section and volume.
+    fn sizes(&self, shape: &DMatrix<f64>, phase: &DMatrix<f64>) -> Vec<f64> {
+        let metric = if self.coherent { shape + phase } else { shape.clone() };
+        let radius = self.most_speed * self.time_spread;
+        let mean = root(metric.trace() / metric.nrows() as f64);
+        let whole = root(metric.determinant());
+        match metric.nrows() {
+            2 => vec![1.0, PI * radius * mean, PI * radius.powi(2) * whole],
+            _ => {
+                let pairs = [(0, 1), (0, 2), (1, 2)];
+                let section = |(i, j): (usize, usize)| {
+                    metric[(i, i)] * metric[(j, j)] - metric[(i, j)] * metric[(j, i)]
+                };
+                let sections = root(pairs.into_iter().map(section).sum::<f64>() / 3.0);
+                vec![
+                    1.0,
+                    4.0 * radius * mean,
+                    2.0 * PI * radius.powi(2) * sections,
+                    4.0 / 3.0 * PI * radius.powi(3) * whole,
+                ]
+            }
+        }
     }
 }
 
@@ -125,19 +157,22 @@ fn root(square: f64) -> f64 {
     square.max(0.0).sqrt()
 }
 
-/// `rho_d(u)` of a chi-square field at `u = 2 log_likelihood` with two degrees of freedom per gain, `d <= 4`.
+/// `rho_d(u)` of a chi-square field at `u = 2 log_likelihood` with n = 2 degrees of freedom per gain (Worsley 1994, Theorem
+/// 3.5): `u^((n - d) / 2) e^(-u / 2) / ((2 pi)^(d / 2) 2^((n - 2) / 2) Gamma(n / 2))` times the sum over `2 j + k < d` of
+/// `C(n - 1, d - 1 - 2 j - k) (-1)^(d - 1 + j + k) (d - 1)! / (j! k! 2^j) u^(j + k)`.
 fn density(d: usize, log_likelihood: f64, gains: usize) -> f64 {
     let (u, n) = (2.0 * log_likelihood, 2.0 * gains as f64);
-    // With b_i = (n - 1) ... (n - i) / i!.
-    let (b1, b2) = (n - 1.0, (n - 1.0) * (n - 2.0) / 2.0);
-    let b3 = b2 * (n - 3.0) / 3.0;
-    let polynomial = match d {
-        0 => return chi_square_survival(u, 2 * gains),
-        1 => 1.0,
-        2 => u - b1,
-        3 => u * u - (2.0 * b1 + 1.0) * u + 2.0 * b2,
-        _ => u.powi(3) - (3.0 * b1 + 3.0) * u * u + (6.0 * b2 + 3.0 * b1) * u - 6.0 * b3,
-    };
+    if d == 0 {
+        return chi_square_survival(u, 2 * gains);
+    }
+    let factorial = |count: usize| (1..=count).map(|i| i as f64).product::<f64>();
+    let choose = |count: usize| (1..=count).map(|i| (n - i as f64) / i as f64).product::<f64>();
+    let mut polynomial = 0.0;
+    for (j, k) in (0..=(d - 1) / 2).flat_map(|j| (0..d - 2 * j).map(move |k| (j, k))) {
+        let sign = if (d - 1 + j + k).is_multiple_of(2) { 1.0 } else { -1.0 };
+        let weight = factorial(d - 1) / (factorial(j) * factorial(k) * 2f64.powi(j as i32));
+        polynomial += sign * choose(d - 1 - 2 * j - k) * weight * u.powi((j + k) as i32);
+    }
     let ln_gamma: f64 = (1..gains).map(|i| (i as f64).ln()).sum();
     let ln_q = (gains as f64 - 1.0) * log_likelihood.ln() - log_likelihood - ln_gamma;
     // u^((n - d) / 2) against the u^((n - 2) / 2) of q.
@@ -148,27 +183,45 @@ fn density(d: usize, log_likelihood: f64, gains: usize) -> f64 {
 fn roughness(scene: &Scene, point: Point) -> Roughness {
     let mut views = Vec::new();
     scene.look(point, true, &mut views);
-    let (mut shape, mut phase) = (Matrix2::zeros(), Matrix2::zeros());
+    let axes = scene.layout().axes().len();
+    let (mut shape, mut phase) = (DMatrix::zeros(axes, axes), DMatrix::zeros(axes, axes));
     for sensor in &views {
         let sight = NodeSight::new(None, vec![sensor]);
         for (k, reflector) in views.iter().enumerate() {
             let moments = Moments::new(scene.layout(), k, &sight, &[reflector], None);
-            let own = moments.roughness();
-            shape += Matrix2::new(own[(0, 0)], own[(0, 1)], own[(1, 0)], own[(1, 1)]);
+            shape += moments.roughness();
             let turn = |i: usize| moments.mixed[(0, i)].im / moments.energy().max(f64::MIN_POSITIVE);
-            let gradient = Point::new(turn(0), turn(1));
-            phase += gradient * gradient.transpose();
+            phase += DMatrix::from_fn(axes, axes, |i, j| turn(i) * turn(j));
         }
     }
     let paths = (views.len() * views.len()) as f64;
     Roughness { shape: shape / paths, phase: phase / paths }
 }
 
+/// Width of a peak of the likelihood along every free coordinate: the distance over which a template changes by its own size,
+/// at the narrowest of a grid of points in the coverage area.
+pub(super) fn peak_widths_m(scene: &Scene) -> Vec<f64> {
+    let (coverage, axes) = (&scene.system().coverage, scene.layout().axes().len());
+    let mut most = vec![f64::MIN_POSITIVE; axes];
+    let fractions = || [0.0, 0.5, 1.0].into_iter();
+    for (u, v, w) in
+        fractions().flat_map(|u| fractions().flat_map(move |v| fractions().map(move |w| (u, v, w))))
+    {
+        let Roughness { shape, .. } = roughness(scene, coverage.at_height(u, v, w));
+        most.iter_mut().enumerate().for_each(|(i, most)| *most = most.max(shape[(i, i)]));
+    }
+    let extent = coverage.extents_m();
+    // A coordinate on which nothing depends has no peak.
+    most.iter().zip(extent).map(|(most, extent)| most.sqrt().recip().min(10.0 * extent)).collect()
+}
+
 /// Distance at which two points can be resolved: a delay sample along the path, a beam across it.
 pub(super) fn resolution_m(system: &System) -> f64 {
     let delay_m = model::units::SPEED_OF_LIGHT_M_S / (2.0 * system.bandwidth_hz);
     let size = Point::from(system.coverage.max_m) - Point::from(system.coverage.min_m);
-    let beam = 1.0 / (system.sensors.max(system.elements) as f64 * system.spacing_wavelengths);
+    let widest = |grid: &ElementGrid| grid.columns.max(grid.rows);
+    let elements = widest(&system.sensor_grid).max(widest(&system.element_grid));
+    let beam = 1.0 / (elements as f64 * system.spacing_wavelengths);
     let nearest_m = system
         .irs
         .iter()
@@ -204,8 +257,15 @@ mod tests {
         let gains = 4_000_000;
         let z: f64 = 3.0;
         let log_likelihood = gains as f64 + z * (gains as f64).sqrt();
-        let hermite = [1.0, z, z * z - 1.0, z.powi(3) - 3.0 * z];
-        for d in 1..=DIMENSIONS {
+        let hermite = [
+            1.0,
+            z,
+            z * z - 1.0,
+            z.powi(3) - 3.0 * z,
+            z.powi(4) - 6.0 * z * z + 3.0,
+            z.powi(5) - 10.0 * z.powi(3) + 15.0 * z,
+        ];
+        for d in 1..=6 {
             let half = 0.5 * d as f64;
             let gaussian = 2f64.powf(half) * hermite[d - 1] * (-0.5 * z * z).exp() / TAU.powf(half + 0.5);
             let ratio = density(d, log_likelihood, gains) / gaussian;
@@ -217,8 +277,11 @@ mod tests {
     #[test]
     fn sizes_of_a_product_are_sums_of_products() {
         let roughness =
-            Roughness { shape: Matrix2::new(4.0, 1.0, 1.0, 9.0), phase: Matrix2::new(5.0, 0.0, 0.0, 7.0) };
-        let region = SearchRegion { size: Point::new(4.0, 3.0), roughness: vec![roughness; 2] };
+            Roughness {
+            shape: DMatrix::from_row_slice(2, 2, &[4.0, 1.0, 1.0, 9.0]),
+            phase: DMatrix::from_row_slice(2, 2, &[5.0, 0.0, 0.0, 7.0]),
+        };
+        let region = SearchRegion { size: vec![4.0, 3.0], roughness: vec![roughness; 2] };
         let (l1, l2) = (4.0 * 2.0 + 3.0 * 3.0, 12.0 * 35f64.sqrt());
         assert_eq!(region.sizes(None), [1.0, l1, l2, 0.0, 0.0]);
         // A radius of 3 * 0.5; the metric is [[4, 1], [1, 9]], coherently [[9, 1], [1, 16]].
@@ -237,7 +300,7 @@ mod tests {
     fn roughness_predicts_what_a_displacement_loses() {
         let system = System::new(&model::Scenario::default()).unwrap();
         let scene = Scene::new(&system);
-        let (point, step) = (Point::new(3.0, 6.5), Point::new(0.03, -0.02));
+        let (point, step) = (Point::new(3.0, 6.5, 0.0), Point::new(0.03, -0.02, 0.0));
         let Roughness { shape, phase } = roughness(&scene, point);
         let seen = |point: Point| {
             let mut views = Vec::new();
@@ -250,15 +313,16 @@ mod tests {
             .map(|(l, k)| (product(&scene, &here, &there, l, k), product(&scene, &here, &back, l, k)))
             .collect();
         let lost = products.iter().map(|(a, b)| 1.0 - 0.5 * (a.norm_sqr() + b.norm_sqr())).sum::<f64>() / 9.0;
-        let predicted = step.dot(&(shape * step));
+        let step = nalgebra::DVector::from_row_slice(&[0.03, -0.02]);
+        let predicted = step.dot(&(shape * &step));
         assert!((lost / predicted - 1.0).abs() < 0.02, "{lost} {predicted}");
         let turned = products.iter().map(|(a, b)| (0.5 * (a * b.conj()).arg()).powi(2)).sum::<f64>() / 9.0;
-        let predicted = step.dot(&(phase * step));
+        let predicted = step.dot(&(phase * &step));
         assert!((turned / predicted - 1.0).abs() < 0.02, "{turned} {predicted}");
         // Taken in the middle of each ninth of the rectangle.
-        let (min_m, max_m) = (Point::new(1.0, 2.0), Point::new(7.0, 8.0));
-        let region = SearchRegion::new(&scene, min_m, max_m);
-        assert_eq!(region.roughness[0], roughness(&scene, Point::new(2.0, 3.0)));
-        assert_eq!(region.roughness[8], roughness(&scene, Point::new(6.0, 7.0)));
+        let grid = RegularGrid::new(vec![1.0, 2.0], &[7.0, 8.0], &[1.0, 1.0]);
+        let region = SearchRegion::new(&scene, &grid);
+        assert_eq!(region.roughness[0], roughness(&scene, Point::new(2.0, 3.0, 0.0)));
+        assert_eq!(region.roughness[8], roughness(&scene, Point::new(6.0, 7.0, 0.0)));
     }
 }

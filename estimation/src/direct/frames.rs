@@ -1,6 +1,6 @@
 //! Several frames at once: a target of constant velocity over the batch.
 //!
-//! The state is (x, y, v_x, v_y) at the middle of the batch; frame f looks at `p + v t_f`. Two ways to add
+//! The state is the free coordinates of position and velocity at the middle of the batch, (x, y, v_x, v_y) in a flat area; frame f looks at `p + v t_f`. Two ways to add
 //! frames: *non-coherent*, every frame with phases of its own, `sum_f sum_lk |z_f|^2`; *coherent*, the
 //! phase of a path holds over the batch, `sum_lk |sum_f s_f z_f|^2 / sum_f s_f^2` with the strength s_f of
 //! the illumination at the position of the target in that frame. Evidence without a phase (blocks, delays, bearings) is
@@ -11,19 +11,20 @@
 //! per path instead of F.
 //!
 //! Search: the frames' grids, each shifted by a velocity of a coarse set, are added; the best few peaks are
-//! refined in all four variables. The false-alarm probability is that of a field over all four.
+//! refined in all variables. The false-alarm probability is that of a field over all of them.
 
 use model::Point;
-use nalgebra::{DMatrix, Matrix4, Vector4};
+use nalgebra::{DMatrix, DVector};
 use std::collections::BTreeMap;
 
 use super::certainty::Certainty;
 use super::detection::Velocities;
 use super::layout::View;
 use super::likelihood::{Term, spectral_total, terms, total, total_expansion};
-use super::locate::{AlternativePosition, DirectLocator, Missed, NEGLIGIBLE, Summit, Survey, noise_factor};
+use super::locate::{AlternativePosition, DirectLocator, Missed, NEGLIGIBLE, Survey, noise_factor};
 use super::moments::Moments;
 use super::posterior::{Hypotheses, NormalPeak, Posterior, log_mean};
+use crate::ascent::{Summit, climb};
 use crate::location::Caution;
 
 /// Largest number of peaks from which an ascent starts.
@@ -52,10 +53,12 @@ pub enum Combination {
 /// A fix by the direct method from several frames.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MovingFix {
-    /// x, y, v_x, v_y at the requested time.
-    pub state: Vector4<f64>,
-    /// Covariance of the error of the state.
-    pub covariance: Matrix4<f64>,
+    /// Position at the requested time.
+    pub position_m: Point,
+    /// Velocity, metres per unit of time.
+    pub velocity: Point,
+    /// Covariance of the error of position and velocity, over the free coordinates of both.
+    pub covariance: DMatrix<f64>,
     /// Radius that contains the error of the position with probability `1 - integrity_risk`, given one possible undetected
     /// fault; none where there is no such radius.
     pub protection_level_m: Option<f64>,
@@ -96,7 +99,7 @@ impl DirectLocator {
         let batch = FrameBatch { frames, combination };
         let velocities = batch.velocities(half, most_speed, self.resolution_m);
         let summit = self.search_batch(&batch, half, most_speed, velocities)?;
-        if batch.frames.iter().any(|(time, survey)| self.strays(survey, position_at(&summit.at, *time))) {
+        if batch.frames.iter().any(|(time, survey)| self.strays(survey, self.position_at(&summit.at, *time))) {
             return Err(Missed::Unobservable);
         }
         let noise_factor = batch.noise_factor(self, &summit.at);
@@ -108,20 +111,23 @@ impl DirectLocator {
         let here = batch.terms(self, &summit.at, combination, true, &mut Vec::new());
         // A single time does not determine the velocity.
         let slowness = if half == 0.0 { most_speed.max(SLOWEST).powi(-2) } else { 0.0 };
-        let prior = Matrix4::from_diagonal(&Vector4::new(0.0, 0.0, slowness, slowness));
-        let certainty = Certainty::new(self, here, noise_factor, &prior).ok_or(Missed::Unobservable)?;
-        let covariance = certainty.peak.covariance;
+        let axes = self.grid.places.dimensions();
+        let mut prior = DMatrix::zeros(2 * axes, 2 * axes);
+        (axes..2 * axes).for_each(|i| prior[(i, i)] = slowness);
+        let certainty = Certainty::new(self, here, noise_factor, prior).ok_or(Missed::Unobservable)?;
+        let covariance = &certainty.peak.covariance;
         // From the middle of the batch to the requested time.
-        let mut carry = Matrix4::identity();
-        (carry.m13, carry.m24) = (time - middle, time - middle);
-        let to_position = carry.fixed_view::<2, 4>(0, 0).into_owned();
+        let mut carry = DMatrix::identity(2 * axes, 2 * axes);
+        (0..axes).for_each(|i| carry[(i, axes + i)] = time - middle);
+        let to_position = carry.rows(0, axes).into_owned();
         let tried = self.tried_velocities(half, most_speed);
         let (elsewhere, alternatives) = self
             .elsewhere_in_batch(&batch, &summit, &tried, &certainty, noise_factor)
             .ok_or(Missed::Unobservable)?;
         Ok(MovingFix {
-            state: carry * summit.at,
-            covariance: carry * covariance * carry.transpose(),
+            position_m: self.position_at(&summit.at, time - middle),
+            velocity: self.velocity(&summit.at),
+            covariance: &carry * covariance * carry.transpose(),
             protection_level_m: certainty.terms.protection_level_m(
                 &to_position,
                 1.0,
@@ -144,14 +150,19 @@ impl DirectLocator {
     }
 
     /// Velocities to try: as many as move a target by half a resolution within half a batch.
-    fn tried_velocities(&self, half: f64, most_speed: f64) -> Vec<Point> {
+    fn tried_velocities(&self, half: f64, most_speed: f64) -> Vec<DVector<f64>> {
+        let axes = self.grid.places.dimensions();
         let reach = (most_speed * half / self.resolution_m * VELOCITIES_PER_RESOLUTION).floor() as i64;
         if reach == 0 {
-            return vec![Point::zeros()];
+            return vec![DVector::zeros(axes)];
         }
-        let step = most_speed / reach as f64;
-        let grid = (-reach..=reach).flat_map(|i| (-reach..=reach).map(move |j| (i, j)));
-        let grid = grid.map(|(i, j)| Point::new(i as f64, j as f64) * step);
+        let (step, side) = (most_speed / reach as f64, 2 * reach + 1);
+        let grid = (0..side.pow(axes as u32)).map(|code| {
+            // The last coordinate varies fastest.
+            DVector::from_fn(axes, |i, _| {
+                (code / side.pow((axes - 1 - i) as u32) % side - reach) as f64 * step
+            })
+        });
         grid.filter(|v| v.norm() <= most_speed * 1.0001).collect()
     }
 
@@ -161,35 +172,55 @@ impl DirectLocator {
         half: f64,
         most_speed: f64,
         velocities: Option<Velocities>,
-    ) -> Result<Summit<4>, Missed> {
-        let mut starts: Vec<(Vector4<f64>, f64)> = Vec::new();
+    ) -> Result<Summit, Missed> {
+        let places = &self.grid.places;
+        let axes = places.dimensions();
+        let mut starts: Vec<(DVector<f64>, f64)> = Vec::new();
         for velocity in self.tried_velocities(half, most_speed) {
-            let mut total = vec![0.0; self.grid.points()];
+            let mut total = vec![0.0; places.points()];
             for (time, survey) in &batch.frames {
-                self.grid.add_shifted(&mut total, &survey.values.total, velocity * *time);
+                places.add_shifted(&mut total, &survey.values.total, &(&velocity * *time));
             }
-            for (point, value) in self.grid.peaks(&total).into_iter().take(MOST_CLIMBS) {
-                let at = self.grid.position_m(point);
-                starts.push((Vector4::new(at.x, at.y, velocity.x, velocity.y), value));
+            for (point, value) in places.peaks(&total).into_iter().take(MOST_CLIMBS) {
+                let at = places.coordinates(point);
+                let state = at.iter().chain(velocity.iter()).copied();
+                starts.push((DVector::from_iterator(2 * axes, state), value));
             }
         }
         starts.sort_by(|a, b| b.1.total_cmp(&a.1));
         let (longest, faster) = (self.longest_step_m(), self.longest_step_m() / half.max(1e-3));
-        let longest = Vector4::new(longest, longest, faster, faster);
+        let longest = DVector::from_fn(2 * axes, |i, _| if i < axes { longest } else { faster });
         let mut views: Vec<View> = Vec::new();
-        let mut expand = |state: &Vector4<f64>| {
+        let mut expand = |state: &DVector<f64>| {
             total_expansion(&batch.terms(self, state, batch.combination, true, &mut views), state.len())
         };
         let summits =
-            starts.iter().take(MOST_CLIMBS).map(|(start, _)| Summit::above(*start, &longest, &mut expand));
-        let searched = |at: &Vector4<f64>| {
-            let speed = at.z.hypot(at.w);
-            self.searched(at.xy()) && velocities.is_none_or(|searched| speed <= searched.most_speed)
+            starts.into_iter().take(MOST_CLIMBS).map(|(start, _)| climb(start, &longest, &mut expand));
+        let searched = |at: &DVector<f64>| {
+            let speed = at.rows(axes, axes).norm();
+            self.searched(&at.rows(0, axes).into_owned())
+                && velocities.is_none_or(|searched| speed <= searched.most_speed)
         };
         summits
             .filter(|summit| searched(&summit.at))
             .max_by(|a, b| a.value.total_cmp(&b.value))
             .ok_or(Missed::Unobservable)
+    }
+
+    /// Position of the target of a state at a time.
+    fn position_at(&self, state: &DVector<f64>, time: f64) -> Point {
+        let axes = self.grid.places.dimensions();
+        self.position_m(&(state.rows(0, axes) + state.rows(axes, axes) * time))
+    }
+
+    /// Velocity of a state; zero along fixed coordinates.
+    fn velocity(&self, state: &DVector<f64>) -> Point {
+        let axes = self.grid.places.dimensions();
+        let mut velocity = Point::zeros();
+        for (i, &axis) in self.scene.layout().axes().iter().enumerate() {
+            velocity[axis] = state[axes + i];
+        }
+        velocity
     }
 
     /// Probability of other positions in the middle of the batch, each with the velocity that fits it best. The width of a peak
@@ -198,20 +229,22 @@ impl DirectLocator {
     fn elsewhere_in_batch(
         &self,
         batch: &FrameBatch,
-        summit: &Summit<4>,
-        tried: &[Point],
-        certainty: &Certainty<4>,
+        summit: &Summit,
+        tried: &[DVector<f64>],
+        certainty: &Certainty,
         noise_factor: f64,
     ) -> Option<(f64, Vec<AlternativePosition>)> {
-        let position = certainty.peak.covariance.fixed_view::<2, 2>(0, 0).into_owned();
-        let mut posterior = Posterior::normal(&NormalPeak::new(position)?)?;
+        let axes = self.grid.places.dimensions();
+        let at = summit.at.rows(0, axes).into_owned();
+        let position = certainty.peak.covariance.view((0, 0), (axes, axes)).into_owned();
+        let mut posterior = Posterior::normal(&NormalPeak::new(position.clone())?)?;
         let here = batch.terms(self, &summit.at, Combination::NonCoherent, false, &mut Vec::new());
         let near = total(&here) - NEGLIGIBLE * noise_factor;
         let totals = batch.frames.iter().map(|(_, survey)| survey.values.total.as_slice()).collect();
         let totals = self.best_along(batch, tried, totals, &[0.0]);
         self.look_around(
             &mut posterior,
-            summit.at.xy(),
+            &at,
             |point| totals[point] > near,
             || {
                 let hypotheses = Hypotheses::around(&here, noise_factor);
@@ -229,7 +262,7 @@ impl DirectLocator {
                 logs.into_iter().map(|log| log - log_here).collect()
             },
         );
-        self.elsewhere(&posterior, summit.at.xy(), &position)
+        self.elsewhere(&posterior, &at, &position)
     }
 
     /// Per grid point: the mean likelihood of the frames, added along the velocity that fits the point best.
@@ -237,32 +270,28 @@ impl DirectLocator {
     fn best_along(
         &self,
         batch: &FrameBatch,
-        tried: &[Point],
+        tried: &[DVector<f64>],
         values: Vec<&[f64]>,
         prior: &[f64],
     ) -> Vec<f64> {
         let stride = prior.len();
         let mut sums = prior.to_vec();
-        let mut along = |from_m: Point, velocity: &Point| {
+        let places = &self.grid.places;
+        let mut along = |from: &DVector<f64>, velocity: &DVector<f64>| {
             sums.copy_from_slice(prior);
             for ((time, _), values) in batch.frames.iter().zip(&values) {
-                let point = self.grid.nearest(from_m + velocity * *time)?;
+                let point = places.nearest(&(from + velocity * *time))?;
                 let own = &values[point * stride..(point + 1) * stride];
                 sums.iter_mut().zip(own).for_each(|(sum, value)| *sum += value);
             }
             Some(log_mean(&sums))
         };
         let best = |point: usize| {
-            let from_m = self.grid.position_m(point);
-            tried.iter().filter_map(|velocity| along(from_m, velocity)).fold(f64::NEG_INFINITY, f64::max)
+            let from = places.coordinates(point);
+            tried.iter().filter_map(|velocity| along(&from, velocity)).fold(f64::NEG_INFINITY, f64::max)
         };
         (0..self.grid.points()).map(best).collect()
     }
-}
-
-/// Position of the target at a time.
-fn position_at(state: &Vector4<f64>, time: f64) -> Point {
-    state.xy() + Point::new(state.z, state.w) * time
 }
 
 impl FrameBatch<'_> {
@@ -301,12 +330,12 @@ impl FrameBatch<'_> {
     }
 
     /// [`noise_factor`] over all frames.
-    fn noise_factor(&self, locator: &DirectLocator, state: &Vector4<f64>) -> f64 {
+    fn noise_factor(&self, locator: &DirectLocator, state: &DVector<f64>) -> f64 {
         let energies = self.frames.iter().map(|(_, survey)| survey.evidence.spectral_energy());
         let (energy, entries) =
             energies.fold((0.0, 0), |(e, n), (energy, entries)| (e + energy, n + entries));
-        // Four real unknowns besides the gains.
-        let freedom = entries as f64 - self.spectral_gains() as f64 - 2.0;
+        // Positions and velocities are real unknowns besides the gains.
+        let freedom = entries as f64 - self.spectral_gains() as f64 - 0.5 * state.len() as f64;
         let terms = self.terms(locator, state, self.combination, false, &mut Vec::new());
         noise_factor(energy - spectral_total(&terms), freedom)
     }
@@ -316,7 +345,7 @@ impl FrameBatch<'_> {
     fn terms(
         &self,
         locator: &DirectLocator,
-        state: &Vector4<f64>,
+        state: &DVector<f64>,
         combination: Combination,
         expand: bool,
         views: &mut Vec<View>,
@@ -324,8 +353,8 @@ impl FrameBatch<'_> {
         let mut all: Vec<Term> = Vec::new();
         let mut coherent: BTreeMap<(usize, usize), (Moments, f64)> = BTreeMap::new();
         for (time, survey) in &self.frames {
-            let map = position_map(*time);
-            for mut term in terms(&locator.scene, &survey.evidence, position_at(state, *time), expand, views)
+            let map = position_map(state.len() / 2, *time);
+            for mut term in terms(&locator.scene, &survey.evidence, locator.position_at(state, *time), expand, views)
             {
                 match (combination, term.moments.take()) {
                     (Combination::Coherent, Some(moments)) => {
@@ -359,8 +388,12 @@ impl FrameBatch<'_> {
 }
 
 /// The position at a time as a linear function of the state: `[1, t 1]`.
-fn position_map(time: f64) -> DMatrix<f64> {
-    DMatrix::from_row_slice(2, 4, &[1.0, 0.0, time, 0.0, 0.0, 1.0, 0.0, time])
+fn position_map(axes: usize, time: f64) -> DMatrix<f64> {
+    DMatrix::from_fn(axes, 2 * axes, |i, j| match j {
+        _ if j == i => 1.0,
+        _ if j == axes + i => time,
+        _ => 0.0,
+    })
 }
 
 #[cfg(test)]
@@ -376,16 +409,16 @@ mod tests {
         let locator = DirectLocator::new(&system, DirectSettings::default()).unwrap();
         let (half, most_speed) = (4.0, 2.0);
         let tried = locator.tried_velocities(half, most_speed);
-        assert!(tried.len() > 20 && tried.contains(&Point::zeros()));
+        assert!(tried.len() > 20 && tried.contains(&DVector::zeros(2)));
         for velocity in &tried {
             assert!(velocity.norm() <= 1.001 * most_speed);
             assert!(tried.iter().any(|other| (other + velocity).norm() < 1e-9), "{velocity} has no opposite");
-            let turned = Point::new(-velocity.y, velocity.x);
-            assert!(tried.iter().any(|other| (other - turned).norm() < 1e-9), "{velocity} is not turned");
+            let turned = DVector::from_row_slice(&[-velocity[1], velocity[0]]);
+            assert!(tried.iter().any(|other| (other - &turned).norm() < 1e-9), "{velocity} is not turned");
         }
         // Half a resolution in half a batch, from one to the next.
         let slowest = tried.iter().map(|v| v.norm()).filter(|v| *v > 0.0).fold(f64::INFINITY, f64::min);
         assert!(slowest * half <= 0.75 * locator.resolution_m, "{slowest}");
-        assert_eq!(locator.tried_velocities(0.0, most_speed), [Point::zeros()]);
+        assert_eq!(locator.tried_velocities(0.0, most_speed), [DVector::<f64>::zeros(2)]);
     }
 }

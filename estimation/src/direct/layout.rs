@@ -8,9 +8,9 @@ use std::f64::consts::TAU;
 use std::ops::Range;
 
 use model::algebra::unit_phasor;
-use model::panel::at_height_zero;
 use model::units::SPEED_OF_LIGHT_M_S;
-use model::{Aperture, CMatrix, Carrier, SpacePoint, System};
+use model::{Aperture, CMatrix, Carrier, Point, System};
+use nalgebra::DVector;
 use num_complex::Complex64;
 
 /// Why IRSs make no layout.
@@ -42,7 +42,7 @@ pub enum LayoutError {
 #[derive(Debug, Clone, PartialEq)]
 pub struct LayoutIrs {
     /// Point to which phases and delays refer: the centre of a panel.
-    pub centre_m: SpacePoint,
+    pub centre_m: Point,
     /// Sensors, M.
     pub sensors: Aperture,
     /// Reflecting elements, N.
@@ -62,6 +62,8 @@ pub struct Layout {
     irs: Vec<LayoutIrs>,
     /// Free coordinates of a target: 0 and 1 in a plane, 0 to 2 in space.
     axes: Vec<usize>,
+    /// A point whose other coordinates are those of all targets.
+    base_m: Point,
     /// Where the subcarriers of IRS k are.
     ranges: Vec<Range<usize>>,
     /// Angular baseband frequency of all subcarriers, rad/s.
@@ -101,8 +103,13 @@ pub(super) struct View {
 }
 
 impl Layout {
-    /// Checks the parts; targets are free to move along `axes` (0, 1 or 2).
-    pub fn new(carrier: Carrier, irs: Vec<LayoutIrs>, axes: Vec<usize>) -> Result<Self, LayoutError> {
+    /// Checks the parts; targets are free to move along `axes` (0, 1 or 2), and have the other coordinates of `base_m`.
+    pub fn new(
+        carrier: Carrier,
+        irs: Vec<LayoutIrs>,
+        axes: Vec<usize>,
+        base_m: Point,
+    ) -> Result<Self, LayoutError> {
         let value = carrier.wavelength_m;
         if !(value.is_finite() && value > 0.0) {
             return Err(LayoutError::Wavelength { value });
@@ -111,14 +118,14 @@ impl Layout {
             return Err(LayoutError::Empty);
         }
         irs.iter().enumerate().try_for_each(|(k, irs)| irs.check(k))?;
-        Ok(Self::assembled(carrier, irs, axes))
+        Ok(Self::assembled(carrier, irs, axes, base_m))
     }
 
-    /// The layout of a system, which is consistent. Targets are in the plane.
+    /// The layout of a system, which is consistent.
     pub(super) fn of_system(system: &System) -> Self {
         let irs = system.irs.iter().enumerate().filter_map(|(k, irs)| {
             Some(LayoutIrs {
-                centre_m: at_height_zero(irs.pose.position_m),
+                centre_m: irs.pose.position_m,
                 sensors: system.sensor_aperture(k)?,
                 elements: system.element_aperture(k)?,
                 reflected_signal: irs.reflected_signal.clone(),
@@ -126,10 +133,10 @@ impl Layout {
                 frequencies_hz: irs.waveform.subcarriers.iter().map(|&i| system.frequency_hz(i)).collect(),
             })
         });
-        Self::assembled(system.carrier(), irs.collect(), vec![0, 1])
+        Self::assembled(system.carrier(), irs.collect(), system.axes().to_vec(), system.coverage.min_m.into())
     }
 
-    fn assembled(carrier: Carrier, irs: Vec<LayoutIrs>, axes: Vec<usize>) -> Self {
+    fn assembled(carrier: Carrier, irs: Vec<LayoutIrs>, axes: Vec<usize>, base_m: Point) -> Self {
         let signals = irs.iter().map(|irs| irs.reflected_signal.transpose()).collect();
         let codes = irs.iter().map(|irs| irs.codes.transpose()).collect();
         let mut ranges = Vec::with_capacity(irs.len());
@@ -140,7 +147,7 @@ impl Layout {
             ranges.push(begin..frequencies_rad_s.len());
         }
         let comb = Comb::new(&frequencies_rad_s);
-        Self { carrier, irs, axes, ranges, frequencies_rad_s, comb, signals, codes }
+        Self { carrier, irs, axes, base_m, ranges, frequencies_rad_s, comb, signals, codes }
     }
 
     /// The IRSs.
@@ -151,6 +158,20 @@ impl Layout {
     /// Free coordinates of a target.
     pub fn axes(&self) -> &[usize] {
         &self.axes
+    }
+
+    /// The position with these free coordinates.
+    pub(super) fn position_m<'a>(&self, coordinates: impl IntoIterator<Item = &'a f64>) -> Point {
+        let mut position_m = self.base_m;
+        for (&axis, value) in self.axes.iter().zip(coordinates) {
+            position_m[axis] = *value;
+        }
+        position_m
+    }
+
+    /// Free coordinates of a position.
+    pub(super) fn coordinates(&self, position_m: &Point) -> DVector<f64> {
+        DVector::from_iterator(self.axes.len(), self.axes.iter().map(|&axis| position_m[axis]))
     }
 
     /// Angular baseband frequency of all subcarriers, by owner.
@@ -164,7 +185,7 @@ impl Layout {
     }
 
     /// The point as IRS `k` sees it, with derivatives if `expand` says so. Buffers of `view` are reused.
-    pub(super) fn look(&self, k: usize, point: &SpacePoint, expand: bool, view: &mut View) {
+    pub(super) fn look(&self, k: usize, point: &Point, expand: bool, view: &mut View) {
         let irs = &self.irs[k];
         let relative_m = point - irs.centre_m;
         view.distance_m = relative_m.norm();
@@ -204,14 +225,14 @@ impl Layout {
     }
 
     /// The point as every IRS sees it.
-    pub(super) fn views(&self, point: &SpacePoint, expand: bool) -> Vec<View> {
+    pub(super) fn views(&self, point: &Point, expand: bool) -> Vec<View> {
         let mut views = vec![View::default(); self.irs.len()];
         self.look_all(point, expand, &mut views);
         views
     }
 
     /// [`Self::views`] into buffers that exist.
-    pub(super) fn look_all(&self, point: &SpacePoint, expand: bool, views: &mut [View]) {
+    pub(super) fn look_all(&self, point: &Point, expand: bool, views: &mut [View]) {
         for (k, view) in views.iter_mut().enumerate() {
             self.look(k, point, expand, view);
         }

@@ -19,8 +19,9 @@ use num_complex::Complex64;
 
 use super::evidence::{Evidence, NodeEvidence, PathEvidence};
 use super::layout::View;
-use super::moments::{Expansion, Moments, NodeSight, inner};
+use super::moments::{Moments, NodeSight, inner};
 use super::scene::{IrsView, Scene};
+use crate::ascent::Expansion;
 use crate::delay::BlockExpansion;
 
 /// Assumed share of gross errors among delays and bearings.
@@ -118,9 +119,10 @@ pub(super) fn terms(
         terms.extend(node.counted_bearing().map(|(bearing, window_rad)| {
             let pose = &scene.system().irs[l].pose;
             let error = wrap_angle(pose.bearing_rad(point) - bearing.bearing_rad);
-            let slopes = pose.bearing_gradient_rad_m(point);
-            let slopes = if expand { slopes.as_slice() } else { &[] };
-            let expansion = gross_or_normal_expansion(error, bearing.variance_rad2, window_rad, slopes);
+            let gradient = pose.bearing_gradient_rad_m(point);
+            let slopes = scene.layout().axes().iter().filter(|_| expand).map(|&axis| gradient[axis]);
+            let slopes: Vec<f64> = slopes.collect();
+            let expansion = gross_or_normal_expansion(error, bearing.variance_rad2, window_rad, &slopes);
             Term { sensor: l, reflector: count, expansion, moments: None, unit_snr: None }
         }));
     }
@@ -246,7 +248,6 @@ pub(super) fn delay_term(path: &PathEvidence, sensor: &IrsView, reflector: &IrsV
 #[cfg(test)]
 mod tests {
     use model::algebra::unit_phasor;
-    use model::panel::at_height_zero;
     use model::random::{Purpose, complex_normal, stream};
     use model::{Aperture, Gain, Information, Orientation, Scenario, Scheme, System, Wavefront};
     use proptest::prelude::*;
@@ -264,9 +265,9 @@ mod tests {
         let mut uniform = || 1.0 - (-complex_normal(random, 1.0).norm_sqr()).exp();
         let point = system.coverage.at(uniform(), uniform());
         let phases: Vec<f64> = (0..9).map(|_| TAU * uniform()).collect();
-        let views = scene.layout().views(&at_height_zero(point), false);
+        let views = scene.layout().views(&point, false);
         let node = |l: usize| {
-            let mut frame = CMatrix::from_fn(system.sensors, system.subcarriers, |_, _| {
+            let mut frame = CMatrix::from_fn(system.sensors(), system.subcarriers, |_, _| {
                 complex_normal(random, system.noise_power_w)
             });
             for (k, irs) in system.irs.iter().enumerate() {
@@ -303,9 +304,10 @@ mod tests {
                 }
                 .unwrap();
             }
-            let bearing_rad = report.arrival_rad + system.irs[l].pose.broadside_rad;
-            let bearing = Bearing { bearing_rad, variance_rad2: report.arrival_variance_rad2 };
-            evidence.bearing(l, bearing, 0.5).unwrap();
+            if let Some(arrival) = report.arrival {
+                let bearing_rad = arrival.bearing_rad + system.irs[l].pose.broadside_rad();
+                evidence.bearing(l, Bearing { bearing_rad, ..arrival }, 0.5).unwrap();
+            }
         }
         evidence
     }
@@ -318,7 +320,7 @@ mod tests {
 
     /// Information on the position at unit cross-section, from the moments of a layout.
     fn information(scene: &Scene, layout: &Layout, point: Point) -> DMatrix<f64> {
-        let views = layout.views(&at_height_zero(point), true);
+        let views = layout.views(&point, true);
         let mut sum = DMatrix::zeros(2, 2);
         for (l, sensor) in views.iter().enumerate() {
             let sight = NodeSight::new(None, vec![sensor]);
@@ -339,20 +341,18 @@ mod tests {
             let mut scenario = Scenario::default();
             scenario.signal.wavefront = wavefront;
             let system = System::new(&scenario).unwrap();
-            let (scene, point) = (Scene::new(&system), Point::new(3.0, 6.5));
+            let (scene, point) = (Scene::new(&system), Point::new(3.0, 6.5, 0.0));
             let found = information(&scene, scene.layout(), point);
             let exact =
                 Information::new(&system, point, 1.0, Gain::Unknown).position_information(Scheme::Hybrid);
-            let exact = DMatrix::from_column_slice(2, 2, exact.as_slice());
             assert!((&found - &exact).norm() < 1e-9 * exact.norm(), "{wavefront:?}: {found} {exact}");
             let spacing_m = system.spacing_wavelengths * system.wavelength_m;
             let centred = scene.layout().irs().iter().zip(&system.irs).map(|(irs, placed)| {
-                let azimuth_rad = placed.pose.broadside_rad;
-                let level = Orientation { azimuth_rad, elevation_rad: 0.0, roll_rad: 0.0 };
-                let line = Aperture::grid([10, 1], spacing_m, &level);
+                let azimuth_rad = placed.pose.broadside_rad();
+                let line = Aperture::grid(10.into(), spacing_m, &Orientation::level(azimuth_rad));
                 LayoutIrs { sensors: line.clone(), elements: line.mirrored(), ..irs.clone() }
             });
-            let centred = Layout::new(system.carrier(), centred.collect(), vec![0, 1]).unwrap();
+            let centred = Layout::new(system.carrier(), centred.collect(), vec![0, 1], Point::zeros()).unwrap();
             let found = information(&scene, &centred, point);
             assert!(
                 (&found - &exact).norm() < 1e-9 * exact.norm(),
@@ -371,7 +371,7 @@ mod tests {
             let locator = locator(seed, if spherical { Wavefront::Spherical } else { Wavefront::Plane });
             let evidence = evidence(&locator, seed, payload);
             let at = |point: Point, expand: bool| terms(&locator.scene, &evidence, point, expand, &mut Vec::new());
-            let (point, h) = (Point::new(x, y), 2e-4);
+            let (point, h) = (Point::new(x, y, 0.0), 2e-4);
             let here = at(point, true);
             for axis in 0..2 {
                 let mut step = Point::zeros();

@@ -3,24 +3,21 @@
 use std::fmt;
 
 use model::{Point, System};
-use nalgebra::{DVector, Matrix2, SVector};
+use nalgebra::{DMatrix, DVector};
 
-use super::ascent::{self, climb};
 use super::certainty::Certainty;
 use super::coarse::{CoarseGrid, TooLarge, Values};
 use super::detection::{SearchRegion, resolution_m};
 use super::evidence::Evidence;
 use super::layout::View;
 use super::likelihood::{Term, spectral_total, terms, total, total_expansion};
-use super::moments::Expansion;
 use super::posterior::{Posterior, log_mean};
 use super::scene::Scene;
+use crate::ascent::{Summit, climb};
 use crate::location::{Caution, Fault};
 
 /// Largest number of grid peaks from which an ascent starts.
 const MOST_CLIMBS: usize = 6;
-/// Largest share of a peak that the grid loses.
-const GRID_LOSS: f64 = 0.06;
 /// Ascents also start from grid peaks that are lower than the highest by up to this log-likelihood ratio.
 const NEARLY_AS_HIGH: f64 = 4.6;
 /// A position whose log-likelihood ratio to the fix is below minus this is neglected.
@@ -98,8 +95,8 @@ impl fmt::Display for Disagreement {
 pub struct DirectFix {
     /// The maximum of the likelihood, metres.
     pub position_m: Point,
-    /// Second moment of the posterior about the fix.
-    pub covariance_m2: Matrix2<f64>,
+    /// Second moment of the posterior about the fix, over the free coordinates.
+    pub covariance_m2: DMatrix<f64>,
     /// Radius that contains the error with probability `1 - integrity_risk`, given one possible undetected fault; none
     /// where there is no such radius.
     pub protection_level_m: Option<f64>,
@@ -149,7 +146,7 @@ impl DirectLocator {
     pub fn new(system: &System, settings: DirectSettings) -> Result<Self, TooLarge> {
         let scene = Scene::new(system);
         let grid = CoarseGrid::new(&scene)?;
-        let region = SearchRegion::new(&scene, grid.min_m, grid.max_m);
+        let region = SearchRegion::new(&scene, &grid.places);
         Ok(Self { region, grid, scene, settings, resolution_m: resolution_m(system) })
     }
 
@@ -193,7 +190,7 @@ impl DirectLocator {
         let most = (self.settings.most_excluded_share * terms as f64) as usize;
         loop {
             let survey = kept.as_ref().unwrap_or(survey);
-            let Some(worst) = self.disagreeing(survey, candidate.summit.at) else { break };
+            let Some(worst) = self.disagreeing(survey, self.position_m(&candidate.summit.at)) else { break };
             let mut less = survey.evidence.clone();
             less.remove(worst.fault);
             let removed = less.present_paths() < survey.evidence.present_paths();
@@ -220,18 +217,20 @@ impl DirectLocator {
         if probability > self.settings.false_alarm_probability {
             return Err(Missed::NoTarget { probability });
         }
-        if !self.searched(summit.at) {
+        if !self.searched(&summit.at) {
             return Err(Missed::Unobservable);
         }
-        let at = summit.at;
-        let here = terms(&self.scene, &survey.evidence, at, true, &mut Vec::new());
-        let certainty =
-            Certainty::new(self, here, noise_factor, &Matrix2::zeros()).ok_or(Missed::Unobservable)?;
+        let at = &summit.at;
+        let position_m = self.position_m(at);
+        let here = terms(&self.scene, &survey.evidence, position_m, true, &mut Vec::new());
+        let axes = at.len();
+        let certainty = Certainty::new(self, here, noise_factor, DMatrix::zeros(axes, axes))
+            .ok_or(Missed::Unobservable)?;
         let log_density = |point: Point| {
             certainty.hypotheses.log_density(&self.terms(&survey.evidence, point)) - certainty.log_density
         };
         let posterior = if certainty.weak {
-            Posterior::integrated(&certainty.peak, |displacement| log_density(at + displacement))
+            Posterior::integrated(&certainty.peak, |displacement| log_density(self.position_m(&(at + displacement))))
         } else {
             Posterior::normal(&certainty.peak)
         };
@@ -253,18 +252,19 @@ impl DirectLocator {
             },
         );
         let covariance_m2 = posterior.covariance();
-        let diagonal_m = (self.grid.max_m - self.grid.min_m).norm();
+        let places = &self.grid.places;
+        let diagonal_m = (0..axes).map(|i| places.extent(i).powi(2)).sum::<f64>().sqrt();
         let deviation_m = covariance_m2.trace().sqrt();
         if !deviation_m.is_finite() || deviation_m > diagonal_m {
             return Err(Missed::Unobservable);
         }
         let widening = certainty.widening(&covariance_m2);
         let protection_level_m =
-            certainty.terms.protection_level_m(&Matrix2::identity(), widening, self.settings.integrity_risk);
+            certainty.terms.protection_level_m(&DMatrix::identity(axes, axes), widening, self.settings.integrity_risk);
         let (elsewhere, alternatives) =
             self.elsewhere(&posterior, at, &covariance_m2).ok_or(Missed::Unobservable)?;
         Ok(DirectFix {
-            position_m: at,
+            position_m,
             covariance_m2,
             protection_level_m,
             false_alarm_probability: probability,
@@ -297,33 +297,39 @@ impl DirectLocator {
         if evidence.terms() == 0 {
             return Err(Missed::NoEvidence);
         }
-        let peaks = self.grid.peaks(&values.total);
+        let peaks = self.grid.places.peaks(&values.total);
         let top = peaks.first().map_or(0.0, |peak| peak.1);
-        // A lower peak of the grid cannot belong to the highest peak of the plane or to one that is nearly as high.
-        let least = top - GRID_LOSS * top.abs() - NEARLY_AS_HIGH;
+        // A lower peak of the grid cannot belong to the highest peak or to one that is nearly as high.
+        let least = top - self.grid.loss * top.abs() - NEARLY_AS_HIGH;
         let mut views: Vec<View> = Vec::new();
-        let mut objective = |point: &Point| {
-            total_expansion(&terms(&self.scene, evidence, *point, true, &mut views), point.len())
+        let mut objective = |at: &DVector<f64>| {
+            let terms = terms(&self.scene, evidence, self.position_m(at), true, &mut views);
+            total_expansion(&terms, at.len())
         };
-        let longest = Point::repeat(self.longest_step_m());
-        let mut summits: Vec<Summit<2>> = peaks
+        let longest = DVector::repeat(self.grid.places.dimensions(), self.longest_step_m());
+        let mut summits: Vec<Summit> = peaks
             .iter()
             .take(MOST_CLIMBS)
             .filter(|peak| peak.1 >= least)
-            .map(|peak| Summit::above(self.grid.position_m(peak.0), &longest, &mut objective))
+            .map(|peak| climb(self.grid.places.coordinates(peak.0), &longest, &mut objective))
             .collect();
         // A peak outside the area is used only where there is none inside.
-        let rank = |summit: &Summit<2>| (self.searched(summit.at), summit.value);
+        let rank = |summit: &Summit| (self.searched(&summit.at), summit.value);
         summits.sort_by(|a, b| {
             let ((a_inside, a_value), (b_inside, b_value)) = (rank(a), rank(b));
             b_inside.cmp(&a_inside).then(b_value.total_cmp(&a_value))
         });
-        let summit = *summits.first().ok_or(Missed::Unobservable)?;
+        let summit = summits.into_iter().next().ok_or(Missed::Unobservable)?;
         let (energy, entries) = evidence.spectral_energy();
-        // Two real unknowns besides the gains.
-        let freedom = entries as f64 - evidence.spectra() as f64 - 1.0;
-        let explained = spectral_total(&self.terms(evidence, summit.at));
+        // The coordinates are real unknowns besides the gains.
+        let freedom = entries as f64 - evidence.spectra() as f64 - 0.5 * summit.at.len() as f64;
+        let explained = spectral_total(&self.terms(evidence, self.position_m(&summit.at)));
         Ok(Candidate { summit, noise_factor: noise_factor(energy - explained, freedom) })
+    }
+
+    /// The position with these free coordinates.
+    pub(super) fn position_m(&self, at: &DVector<f64>) -> Point {
+        self.scene.layout().position_m(at)
     }
 
     /// Longest step of an ascent.
@@ -331,10 +337,9 @@ impl DirectLocator {
         0.25 * self.resolution_m
     }
 
-    /// Whether a point is inside the grid or at most one step outside.
-    pub(super) fn searched(&self, point: Point) -> bool {
-        let (low, high) = (self.grid.min_m - self.grid.step_m, self.grid.max_m + self.grid.step_m);
-        (low.x..=high.x).contains(&point.x) && (low.y..=high.y).contains(&point.y)
+    /// Whether a place is inside the grid or at most one step outside.
+    pub(super) fn searched(&self, at: &DVector<f64>) -> bool {
+        self.grid.places.holds(at, 1.0)
     }
 
     /// The path or sensing node with the largest loss at the fix compared with its own best position, if that is significant.
@@ -360,8 +365,9 @@ impl DirectLocator {
             fault: Fault::SensorDelays { node },
             loss: values.highest_sensor[node] - sensor_here[node],
         });
-        let size = (self.grid.max_m - self.grid.min_m) / self.resolution_m;
-        let cells = (size.x * size.y).max(1.0);
+        let places = &self.grid.places;
+        let cells: f64 = (0..places.dimensions()).map(|i| places.extent(i) / self.resolution_m).product();
+        let cells = cells.max(1.0);
         let threshold = (cells * evidence.terms() as f64 / self.settings.fault_probability).ln();
         // The fault is that of the whole node where all of its paths disagree.
         let worst = paths.chain(sensors).filter(|d| d.loss.is_finite() && d.loss > threshold);
@@ -379,30 +385,8 @@ pub(super) fn noise_factor(residual: f64, freedom: f64) -> f64 {
     if freedom < LEAST_FREEDOM { 1.0 } else { (residual / freedom).max(LEAST_NOISE) }
 }
 
-/// A maximum of the likelihood over N variables.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Summit<const N: usize> {
-    pub at: SVector<f64, N>,
-    pub value: f64,
-}
-
-impl<const N: usize> Summit<N> {
-    /// Climbs from `start` to the nearest maximum.
-    pub fn above(
-        start: SVector<f64, N>,
-        longest: &SVector<f64, N>,
-        mut expand: impl FnMut(&SVector<f64, N>) -> Expansion,
-    ) -> Self {
-        let dynamic = |fixed: &SVector<f64, N>| DVector::from_column_slice(fixed.as_slice());
-        let fixed = |dynamic: &DVector<f64>| SVector::from_column_slice(dynamic.as_slice());
-        let ascent::Summit { at, value } =
-            climb(dynamic(&start), &dynamic(longest), |state| expand(&fixed(state)));
-        Self { at: fixed(&at), value }
-    }
-}
-
 /// The highest maximum of the likelihood with the ratio of [`noise_factor`].
 struct Candidate {
-    summit: Summit<2>,
+    summit: Summit,
     noise_factor: f64,
 }

@@ -24,12 +24,12 @@
 //! the best few peaks, exclusion of paths that disagree, the test whether there is a target,
 //! covariance from the information. Several frames: [`DirectLocator::locate_frames`].
 
-mod ascent;
 mod certainty;
 mod coarse;
 mod detection;
 mod evidence;
 mod frames;
+mod grid;
 mod joint;
 mod layout;
 mod likelihood;

@@ -18,45 +18,7 @@ use nalgebra::{DMatrix, DVector};
 use num_complex::Complex64;
 
 use super::layout::{Layout, View};
-
-/// Value, gradient and information of a log-likelihood ratio.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Expansion {
-    pub value: f64,
-    pub gradient: DVector<f64>,
-    /// Minus the expected second derivatives: positive semidefinite.
-    pub information: DMatrix<f64>,
-}
-
-impl Expansion {
-    pub fn zeros(parameters: usize) -> Self {
-        Self {
-            value: 0.0,
-            gradient: DVector::zeros(parameters),
-            information: DMatrix::zeros(parameters, parameters),
-        }
-    }
-
-    /// The expansion in a state of which the parameters are the linear function `map`.
-    pub fn mapped(&self, map: &DMatrix<f64>) -> Self {
-        Self {
-            value: self.value,
-            gradient: map.tr_mul(&self.gradient),
-            information: map.tr_mul(&self.information) * map,
-        }
-    }
-
-    /// Adds the expansion of a term whose parameter `i` is parameter `places[i]` of this one. Several may be the same.
-    pub fn add(&mut self, term: &Self, places: &[usize]) {
-        self.value += term.value;
-        for (i, &a) in places.iter().enumerate() {
-            self.gradient[a] += term.gradient[i];
-            for (j, &b) in places.iter().enumerate() {
-                self.information[(a, b)] += term.information[(i, j)];
-            }
-        }
-    }
-}
+use crate::ascent::Expansion;
 
 /// The targets as the sensors of one node see them: beamformed data, and inner products of the responses.
 #[derive(Debug, Clone)]

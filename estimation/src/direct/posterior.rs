@@ -15,14 +15,13 @@
 //! detection threshold.
 //!
 //! From it follow the covariance, which is the second moment about the fix, so that the normalised squared error has
-//! the mean two for any shape of the posterior; the probability that the target is beyond five deviations; and its possible
+//! the number of free coordinates as its mean for any shape of the posterior; the probability that the target is beyond five deviations; and its possible
 //! positions there. Strong fixes have a normal peak, with the curvature of the likelihood and every path weighted
 //! by `S / (1 + S)`; weak ones are integrated numerically. Further away the posterior is taken from the coarse grid.
 
 use std::f64::consts::TAU;
 
-use model::Point;
-use nalgebra::{Matrix2, SMatrix};
+use nalgebra::{DMatrix, DVector};
 
 use super::likelihood::Term;
 
@@ -157,61 +156,69 @@ pub(super) fn log_mean(logs: &[f64]) -> f64 {
 }
 
 /// A normal peak: its covariance, and its mass relative to the density at its top.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct NormalPeak<const N: usize> {
+#[derive(Debug, Clone)]
+pub(super) struct NormalPeak {
     pub mass: f64,
-    pub covariance: SMatrix<f64, N, N>,
+    pub covariance: DMatrix<f64>,
 }
 
-impl<const N: usize> NormalPeak<N> {
+impl NormalPeak {
     /// None where the covariance is not positive definite.
-    pub fn new(covariance: SMatrix<f64, N, N>) -> Option<Self> {
-        let root: f64 = covariance.cholesky()?.l().diagonal().iter().product();
-        Some(Self { mass: TAU.powf(0.5 * N as f64) * root, covariance })
+    pub fn new(covariance: DMatrix<f64>) -> Option<Self> {
+        let root: f64 = covariance.clone().cholesky()?.l_dirty().diagonal().iter().product();
+        Some(Self { mass: TAU.powf(0.5 * covariance.nrows() as f64) * root, covariance })
     }
 }
 
-/// The posterior about a fix: masses at displacements from it, all relative to the density at the fix.
+/// The posterior about a fix: masses at displacements from it along the free coordinates, all relative to the density at the fix.
 #[derive(Debug, Clone)]
 pub(super) struct Posterior {
     /// Second moment of the mass that is not in `places`, times that mass.
-    moment: Matrix2<f64>,
+    moment: DMatrix<f64>,
     mass: f64,
-    places: Vec<(Point, f64)>,
-    /// Displacements outside of this ellipse are taken from the grid.
-    pub covered: Ellipse,
+    places: Vec<(DVector<f64>, f64)>,
+    /// Displacements outside of this ellipsoid are taken from the grid.
+    pub covered: Ellipsoid,
 }
 
 impl Posterior {
     /// The posterior of a normal peak.
-    pub fn normal(peak: &NormalPeak<2>) -> Option<Self> {
+    pub fn normal(peak: &NormalPeak) -> Option<Self> {
         Some(Self {
-            moment: peak.covariance * peak.mass,
+            moment: &peak.covariance * peak.mass,
             mass: peak.mass,
             places: Vec::new(),
-            covered: Ellipse::new(&peak.covariance, ELSEWHERE)?,
+            covered: Ellipsoid::new(&peak.covariance, ELSEWHERE)?,
         })
     }
 
     /// By quadrature about a fix whose curvature is that of `peak`; `log_density` is relative to that at the fix.
-    pub fn integrated(peak: &NormalPeak<2>, log_density: impl Fn(Point) -> f64) -> Option<Self> {
-        let root = peak.covariance.cholesky()?.l() * NODE_SPACING;
-        let cell = root.m11 * root.m22;
-        let nodes = (-NODES..=NODES).flat_map(|i| (-NODES..=NODES).map(move |j| (i, j)));
-        let places = nodes.filter(|(i, j)| i * i + j * j <= NODES * NODES).map(|(i, j)| {
-            let displacement = root * Point::new(f64::from(i), f64::from(j));
-            (displacement, log_density(displacement).exp() * cell)
+    pub fn integrated(peak: &NormalPeak, log_density: impl Fn(&DVector<f64>) -> f64) -> Option<Self> {
+        let count = peak.covariance.nrows();
+        let root = peak.covariance.clone().cholesky()?.l() * NODE_SPACING;
+        let cell: f64 = root.diagonal().iter().product();
+        let side = (2 * NODES + 1) as usize;
+        let nodes = (0..side.pow(count as u32)).map(|code| {
+            DVector::from_fn(count, |i, _| {
+                // The last coordinate varies fastest.
+                f64::from((code / side.pow((count - 1 - i) as u32) % side) as i32 - NODES)
+            })
+        });
+        let places = nodes.filter(|node| node.norm_squared() <= f64::from(NODES * NODES)).map(|node| {
+            let displacement = &root * node;
+            let mass = log_density(&displacement).exp() * cell;
+            (displacement, mass)
         });
         Some(Self {
-            moment: Matrix2::zeros(),
+            moment: DMatrix::zeros(count, count),
             mass: 0.0,
             places: places.collect(),
-            covered: Ellipse::new(&peak.covariance, COVERED)?,
+            covered: Ellipsoid::new(&peak.covariance, COVERED)?,
         })
     }
 
     /// Adds the mass at a displacement that is not covered.
-    pub fn add(&mut self, displacement: Point, mass: f64) {
+    pub fn add(&mut self, displacement: DVector<f64>, mass: f64) {
         self.places.push((displacement, mass));
     }
 
@@ -221,29 +228,34 @@ impl Posterior {
     }
 
     /// Second moment about the fix.
-    pub fn covariance(&self) -> Matrix2<f64> {
-        let moment = |(d, mass): &(Point, f64)| d * d.transpose() * *mass;
-        self.places.iter().map(moment).fold(self.moment, |sum, moment| sum + moment) / self.total()
+    pub fn covariance(&self) -> DMatrix<f64> {
+        let mut sum = self.moment.clone();
+        self.places.iter().for_each(|(d, mass)| sum.ger(*mass, d, d, 1.0));
+        sum / self.total()
     }
 
-    /// Displacements and masses that lie outside of an ellipse.
-    pub fn outside(&self, ellipse: &Ellipse) -> Vec<(Point, f64)> {
-        self.places.iter().copied().filter(|(displacement, _)| !ellipse.contains(displacement)).collect()
+    /// Displacements and masses that lie outside of an ellipsoid.
+    pub fn outside(&self, ellipsoid: &Ellipsoid) -> Vec<(DVector<f64>, f64)> {
+        self.places.iter().filter(|(displacement, _)| !ellipsoid.contains(displacement)).cloned().collect()
     }
 }
 
 /// The displacements within some number of standard deviations.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Ellipse(Matrix2<f64>);
+#[derive(Debug, Clone)]
+pub(super) struct Ellipsoid(DMatrix<f64>);
 
-impl Ellipse {
+impl Ellipsoid {
     /// None where the covariance is not positive definite.
-    pub fn new(covariance: &Matrix2<f64>, deviations: f64) -> Option<Self> {
-        Some(Self(covariance.cholesky()?.inverse() / deviations.powi(2)))
+    pub fn new(covariance: &DMatrix<f64>, deviations: f64) -> Option<Self> {
+        Some(Self(covariance.clone().cholesky()?.inverse() / deviations.powi(2)))
     }
 
-    pub fn contains(&self, displacement: &Point) -> bool {
-        displacement.dot(&(self.0 * displacement)) <= 1.0
+    pub fn contains(&self, displacement: &DVector<f64>) -> bool {
+        let mut sum = 0.0;
+        for (i, a) in displacement.iter().enumerate() {
+            sum += a * displacement.iter().enumerate().map(|(j, b)| self.0[(i, j)] * b).sum::<f64>();
+        }
+        sum <= 1.0
     }
 }
 

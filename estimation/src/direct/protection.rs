@@ -9,10 +9,10 @@
 //!
 //! Faults: a path, all paths sensed at an IRS, reflected by an IRS, or both, and the bearing of a node where it is used.
 
-use nalgebra::{Matrix2, SMatrix, SVector};
+use nalgebra::{DMatrix, DVector};
 
 use super::likelihood::Term;
-use crate::location::Fault;
+use crate::location::{Fault, chi_square_quantile};
 
 /// Share of the risk spent on the normal error; the rest is reserved for deviations from the normal law.
 const NOISE_SHARE: f64 = 0.8;
@@ -20,34 +20,39 @@ const NOISE_SHARE: f64 = 0.8;
 const LEAST_INFORMATION: f64 = 1e-9;
 
 /// Weighted sum of the derivatives of some terms.
-struct WeightedSum<const N: usize> {
-    gradient: SVector<f64, N>,
-    information: SMatrix<f64, N, N>,
+struct WeightedSum {
+    gradient: DVector<f64>,
+    information: DMatrix<f64>,
     terms: usize,
 }
 
 /// The terms of a fix with their derivatives, weighted and in units of its noise.
 #[derive(Debug)]
-pub(super) struct WeightedTerms<const N: usize> {
+pub(super) struct WeightedTerms {
     pub terms: Vec<Term>,
     pub weights: Vec<f64>,
     /// Information that no fault affects.
-    pub prior: SMatrix<f64, N, N>,
+    pub prior: DMatrix<f64>,
     pub irs_count: usize,
 }
 
-impl<const N: usize> WeightedTerms<N> {
+impl WeightedTerms {
     /// Information of all terms and the prior.
-    pub fn information(&self) -> SMatrix<f64, N, N> {
-        self.sum(|_| true).information + self.prior
+    pub fn information(&self) -> DMatrix<f64> {
+        self.sum(|_| true).information + &self.prior
     }
 
-    fn sum(&self, member: impl Fn(&Term) -> bool) -> WeightedSum<N> {
-        let mut sum = WeightedSum { gradient: SVector::zeros(), information: SMatrix::zeros(), terms: 0 };
+    fn sum(&self, member: impl Fn(&Term) -> bool) -> WeightedSum {
+        let count = self.prior.nrows();
+        let mut sum = WeightedSum {
+            gradient: DVector::zeros(count),
+            information: DMatrix::zeros(count, count),
+            terms: 0,
+        };
         let terms = self.terms.iter().zip(&self.weights);
         for (Term { expansion, .. }, weight) in terms.filter(|(term, _)| member(term)) {
-            sum.gradient += SVector::from_column_slice(expansion.gradient.as_slice()) * *weight;
-            sum.information += SMatrix::from_column_slice(expansion.information.as_slice()) * *weight;
+            sum.gradient.axpy(*weight, &expansion.gradient, 1.0);
+            sum.information.zip_apply(&expansion.information, |sum, own| *sum += own * *weight);
             sum.terms += 1;
         }
         sum
@@ -79,13 +84,8 @@ impl<const N: usize> WeightedTerms<N> {
 
     /// Protection level of the position, which `to_position` extracts from the state. `widening` is the ratio of the
     /// standard deviations to those of the information. None where a single fault could move the fix without bound.
-    pub fn protection_level_m(
-        &self,
-        to_position: &SMatrix<f64, 2, N>,
-        widening: f64,
-        risk: f64,
-    ) -> Option<f64> {
-        let radius = (-2.0 * (NOISE_SHARE * risk).ln()).sqrt() * widening;
+    pub fn protection_level_m(&self, to_position: &DMatrix<f64>, widening: f64, risk: f64) -> Option<f64> {
+        let radius = chi_square_quantile(NOISE_SHARE * risk, to_position.nrows()).sqrt() * widening;
         let gradient = self.sum(|_| true).gradient;
         let whole = self.information();
         let mut level_m = radius * deviation_m(&whole, to_position)?;
@@ -94,10 +94,11 @@ impl<const N: usize> WeightedTerms<N> {
             if affected.terms == 0 {
                 continue;
             }
-            let information = whole - affected.information;
+            let information = &whole - affected.information;
             let least = LEAST_INFORMATION * whole.trace();
-            let factor = (information - SMatrix::identity() * least).cholesky()?;
-            let shift_m = (to_position * factor.solve(&(gradient - affected.gradient))).norm();
+            let mut lowered = information.clone();
+            (0..lowered.nrows()).for_each(|i| lowered[(i, i)] -= least);
+            let shift_m = (to_position * lowered.cholesky()?.solve(&(&gradient - affected.gradient))).norm();
             level_m = level_m.max(shift_m + radius * deviation_m(&information, to_position)?);
         }
         Some(level_m)
@@ -105,15 +106,16 @@ impl<const N: usize> WeightedTerms<N> {
 }
 
 /// Largest standard deviation of the position.
-fn deviation_m<const N: usize>(
-    information: &SMatrix<f64, N, N>,
-    to_position: &SMatrix<f64, 2, N>,
-) -> Option<f64> {
-    let covariance: Matrix2<f64> = to_position * information.cholesky()?.solve(&to_position.transpose());
+fn deviation_m(information: &DMatrix<f64>, to_position: &DMatrix<f64>) -> Option<f64> {
+    let covariance = to_position * information.clone().cholesky()?.solve(&to_position.transpose());
     Some(largest_eigenvalue(&covariance).sqrt()).filter(|deviation| deviation.is_finite())
 }
 
-pub(super) fn largest_eigenvalue(matrix: &Matrix2<f64>) -> f64 {
-    let (mean, half) = (0.5 * matrix.trace(), 0.5 * (matrix.m11 - matrix.m22));
-    mean + half.hypot(matrix.m12)
+/// Largest eigenvalue of a symmetric matrix; in closed form where that has two rows.
+pub(super) fn largest_eigenvalue(matrix: &DMatrix<f64>) -> f64 {
+    if matrix.nrows() != 2 {
+        return matrix.clone().symmetric_eigenvalues().max();
+    }
+    let (mean, half) = (0.5 * matrix.trace(), 0.5 * (matrix[(0, 0)] - matrix[(1, 1)]));
+    mean + half.hypot(matrix[(0, 1)])
 }

@@ -1,10 +1,8 @@
-//! The constants of a system, and a point of the plane as every IRS sees it.
+//! The constants of a system, and a point as every IRS sees it.
 
-use std::f64::consts::{PI, TAU};
+use std::f64::consts::PI;
 use std::ops::Range;
 
-use model::algebra::unit_phasor;
-use model::panel::at_height_zero;
 use model::{Point, System};
 use num_complex::Complex64;
 
@@ -22,8 +20,6 @@ pub(super) struct Scene {
 pub(super) struct IrsView {
     pub distance_m: f64,
     pub bearing_rad: f64,
-    /// Sine of the local angle.
-    pub sine: f64,
     /// `b_k^* / ||b_k||`.
     pub light: Vec<Complex64>,
     /// `||b_k||`.
@@ -59,17 +55,11 @@ impl Scene {
         self.layout.range(k)
     }
 
-    /// Response of the sensors at a sine of the local angle.
-    pub fn arrival(&self, sine: f64) -> Vec<Complex64> {
-        let step = TAU * self.system.spacing_wavelengths * sine;
-        (0..self.system.sensors).map(|m| unit_phasor(step * m as f64)).collect()
-    }
-
     /// SNR of a path after the matched filter for a cross-section of one square metre, with the strength of the
     /// illumination and both distances.
     pub fn unit_snr(&self, strength: f64, sensor_m: f64, reflector_m: f64) -> f64 {
         let system = &self.system;
-        let energy = system.sensors as f64 * strength.powi(2) / system.noise_power_w;
+        let energy = system.sensors() as f64 * strength.powi(2) / system.noise_power_w;
         let spread = (64.0 * PI.powi(3)) * (sensor_m * reflector_m).powi(2);
         energy * system.wavelength_m.powi(2) / spread
     }
@@ -77,7 +67,7 @@ impl Scene {
     /// The point as every IRS sees it, into buffers that exist, with derivatives if `expand` says so.
     pub fn look(&self, point: Point, expand: bool, views: &mut Vec<View>) {
         views.resize_with(self.irs_count(), View::default);
-        self.layout.look_all(&at_height_zero(point), expand, views);
+        self.layout.look_all(&point, expand, views);
     }
 
     /// What [`View`]s of a point come down to.
@@ -88,7 +78,6 @@ impl Scene {
             IrsView {
                 distance_m: view.distance_m,
                 bearing_rad: pose.bearing_rad(point),
-                sine: pose.local_angle_rad(point).sin(),
                 light: view.contents[0].iter().map(|content| content / strength).collect(),
                 strength,
                 width_rad_s: self.layout.spectral_variance(k, view)[0].sqrt(),

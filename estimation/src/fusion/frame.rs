@@ -127,10 +127,8 @@ impl FrameBlocks {
 impl NodeReport {
     /// The report about the node that made these estimates.
     pub fn of(report: &NodeDelays) -> Self {
-        let arrival =
-            Bearing { bearing_rad: report.arrival_rad, variance_rad2: report.arrival_variance_rad2 };
         let averaged_frames = report.frames as u32;
-        Self { noise_power_w: report.noise_power_w, arrival: Some(arrival), averaged_frames }
+        Self { noise_power_w: report.noise_power_w, arrival: report.arrival, averaged_frames }
     }
 }
 

@@ -1,6 +1,8 @@
 //! The fuser: tables made once per system, then one pass per frame.
 
-use model::{CMatrix, Point, System, Wavefront};
+use model::geometry::at_height;
+use model::{CMatrix, PlanePoint, System};
+use nalgebra::DMatrix;
 
 use super::three_stage::{Expansions, measurements};
 use super::{
@@ -28,14 +30,16 @@ pub struct Fuser {
 impl Fuser {
     /// The fuser of a system. With [`Method::Auto`] only the three-stage method is used where the coverage area is too large
     /// for the direct one; see [`Self::has_direct`]. Where the method of the paper does not hold, [`Method::Auto`] becomes
-    /// [`Method::Direct`], and [`Method::ThreeStage`] is refused; see [`outside_the_paper`].
+    /// [`Method::Direct`], and [`Method::ThreeStage`] is refused; see [`System::beyond_the_plane`].
     pub fn new(system: System, mut settings: FusionSettings) -> Result<Self, FuserError> {
         let count = system.irs_count();
         let filters =
             (0..count).map(|k| MatchedFilter::of_system(&system, k)).collect::<Result<Vec<_>, _>>()?;
-        let area = CoverageArea { min_m: system.coverage.min_m.into(), max_m: system.coverage.max_m.into() };
+        let corner = |at: [f64; 3]| PlanePoint::new(at[0], at[1]);
+        let area =
+            CoverageArea { min_m: corner(system.coverage.min_m), max_m: corner(system.coverage.max_m) };
         settings.locate.coverage.get_or_insert(area);
-        let reason = outside_the_paper(&system);
+        let reason = system.beyond_the_plane();
         settings.method = match (settings.method, reason) {
             (Method::ThreeStage, Some(reason)) => return Err(FuserError::ThreeStage(reason)),
             (Method::Auto, Some(_)) => Method::Direct,
@@ -100,12 +104,12 @@ impl Fuser {
         // A strong path determines a delay by itself.
         let strong = frame.present().all(|(_, _, path)| path.snr >= self.settings.safe_snr);
         if self.direct.is_none() || strong && is_sound(&staged) {
-            return staged.map(three_stage_fix);
+            return staged.map(|staged| self.three_stage_fix(staged));
         }
         match self.locate_directly(frame) {
             Ok(direct) => Ok(direct_fix(direct, staged.ok())),
             // Strong echoes from outside the coverage area: the three-stage method is not limited to it.
-            Err(Missed::Unobservable) if strong => staged.map(three_stage_fix),
+            Err(Missed::Unobservable) if strong => staged.map(|staged| self.three_stage_fix(staged)),
             Err(missed) => Err(missed.into()),
         }
     }
@@ -161,18 +165,32 @@ impl Fuser {
         // The grid has shown whether a frame sees the target elsewhere; the last frame, whose fix this is, is checked exactly.
         if let Ok(alone) = direct.locate(latest) {
             let value = |point| direct.log_likelihood(latest, point);
-            if value(alone.position_m) - value(moving.state.xy()) > MOST_LOSS {
+            if value(alone.position_m) - value(moving.position_m) > MOST_LOSS {
                 return Err(Missed::Unobservable.into());
             }
         }
-        let covariance_m2 = moving.covariance.fixed_view::<2, 2>(0, 0).into_owned();
+        let axes = self.system.axes().len();
+        let covariance_m2 = moving.covariance.view((0, 0), (axes, axes)).into_owned();
         Ok(FusedFix {
-            velocity_m_per_frame: Some(Point::new(moving.state.z, moving.state.w)),
+            velocity_m_per_frame: Some(moving.velocity),
             protection_level_m: moving.protection_level_m,
             cautions: direct_cautions(false, moving.doubts, moving.protection_level_m),
             alternatives: moving.alternatives,
-            ..FusedFix::new(FixMethod::DirectFrames, moving.state.xy(), covariance_m2)
+            ..FusedFix::new(FixMethod::DirectFrames, moving.position_m, covariance_m2)
         })
+    }
+
+    fn three_stage_fix(&self, staged: ThreeStageFix) -> FusedFix {
+        let fix = &staged.fix;
+        let position_m = at_height(fix.position_m(), self.system.coverage.min_m[2]);
+        let covariance_m2 = DMatrix::from_column_slice(2, 2, fix.covariance_m2().as_slice());
+        let fused = FusedFix {
+            protection_level_m: fix.protection_level_m,
+            excluded: fix.excluded.iter().map(ToString::to_string).collect(),
+            cautions: fix.cautions.clone(),
+            ..FusedFix::new(FixMethod::ThreeStage, position_m, covariance_m2)
+        };
+        FusedFix { three_stage: Some(staged), ..fused }
     }
 
     fn locate_directly(&self, frame: &FrameBlocks) -> Result<DirectFix, Missed> {
@@ -201,19 +219,13 @@ impl Fuser {
         }
         for l in 0..count {
             if let Some(arrival) = frame.node(l).and_then(|node| node.arrival) {
-                let bearing_rad = arrival.bearing_rad + self.system.irs[l].pose.broadside_rad;
+                let bearing_rad = arrival.bearing_rad + self.system.irs[l].pose.broadside_rad();
                 let bearing = Bearing { bearing_rad, ..arrival };
                 let _: Result<(), EvidenceError> = evidence.bearing(l, bearing, self.sectors_rad[l]);
             }
         }
         evidence
     }
-}
-
-/// Why the method of the paper does not hold for a system, if it does not.
-pub fn outside_the_paper(system: &System) -> Option<&'static str> {
-    (system.wavefront == Wavefront::Spherical)
-        .then_some("the three-stage method holds for plane waves, and this site has spherical ones")
 }
 
 fn block_expansion(delay_s: f64, block: &CMatrix, block_derivative: &CMatrix) -> BlockExpansion {
@@ -224,17 +236,6 @@ fn block_expansion(delay_s: f64, block: &CMatrix, block_derivative: &CMatrix) ->
 fn is_sound(staged: &Result<ThreeStageFix, FusionError>) -> bool {
     let doubtful = |caution: &Caution| caution.is_doubt() || *caution == Caution::ResolvedByCoverage;
     staged.as_ref().is_ok_and(|staged| !staged.fix.cautions.iter().any(doubtful))
-}
-
-fn three_stage_fix(staged: ThreeStageFix) -> FusedFix {
-    let fix = &staged.fix;
-    let fused = FusedFix {
-        protection_level_m: fix.protection_level_m,
-        excluded: fix.excluded.iter().map(ToString::to_string).collect(),
-        cautions: fix.cautions.clone(),
-        ..FusedFix::new(FixMethod::ThreeStage, fix.position_m(), fix.covariance_m2())
-    };
-    FusedFix { three_stage: Some(staged), ..fused }
 }
 
 /// Cautions of a direct fix, `doubts` among them.

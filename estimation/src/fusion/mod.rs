@@ -17,7 +17,7 @@ mod fuser;
 mod three_stage;
 
 use model::Point;
-use nalgebra::Matrix2;
+use nalgebra::DMatrix;
 
 use crate::angles::{AngleError, AngleSettings};
 use crate::delay::DelayError;
@@ -26,7 +26,7 @@ use crate::location::{Caution, Fix, LocateSettings, MeasurementError, Measuremen
 
 pub use estimator::Estimator;
 pub use frame::{FrameBlocks, NodeReport, PathBlock, Payload, PayloadKind};
-pub use fuser::{Fuser, outside_the_paper};
+pub use fuser::Fuser;
 
 /// Which method makes a fix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
@@ -122,7 +122,9 @@ pub enum FuserError {
     System(#[from] DelayError),
     #[error(transparent)]
     TooLarge(#[from] TooLarge),
-    #[error("{0}: use the direct method")]
+    #[error(
+        "the three-stage method holds for plane waves at line arrays in the plane of the targets, and {0}: use the direct method"
+    )]
     ThreeStage(&'static str),
 }
 
@@ -158,8 +160,9 @@ pub struct FusedFix {
     pub method: FixMethod,
     /// Position of the target, metres.
     pub position_m: Point,
-    /// Covariance of the error of the position.
-    pub covariance_m2: Matrix2<f64>,
+    /// Covariance of the error of the position, over its free coordinates: x and y, and the height unless the coverage area is
+    /// flat.
+    pub covariance_m2: DMatrix<f64>,
     /// Velocity, metres per frame; only of fixes from several frames.
     pub velocity_m_per_frame: Option<Point>,
     /// Radius that contains the error even with one undetected fault; none where there is no such radius.
@@ -176,7 +179,7 @@ pub struct FusedFix {
 
 impl FusedFix {
     /// A nominal fix with nothing but a position and its covariance.
-    pub fn new(method: FixMethod, position_m: Point, covariance_m2: Matrix2<f64>) -> Self {
+    pub fn new(method: FixMethod, position_m: Point, covariance_m2: DMatrix<f64>) -> Self {
         Self {
             method,
             position_m,

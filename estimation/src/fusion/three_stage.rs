@@ -49,9 +49,9 @@ pub(super) fn measurements(
             Some(Bearing { bearing_rad: irs.angle_rad?, variance_rad2: irs.variance_rad2? })
         });
         let local = joint.or_else(|| frame.node(k).and_then(|node| node.arrival))?;
-        Some(Bearing { bearing_rad: local.bearing_rad + system.irs[k].pose.broadside_rad, ..local })
+        Some(Bearing { bearing_rad: local.bearing_rad + system.irs[k].pose.broadside_rad(), ..local })
     });
-    let positions = system.irs.iter().map(|irs| irs.pose.position_m).collect();
+    let positions = system.irs.iter().map(|irs| irs.pose.position_m.xy()).collect();
     Measurements::new(positions, delays, bearings.collect())
 }
 

@@ -16,6 +16,26 @@ pub fn chi_square_survival(value: f64, degrees_of_freedom: usize) -> f64 {
     checked_gamma_ur(0.5 * degrees_of_freedom as f64, 0.5 * value).unwrap_or(f64::NAN)
 }
 
+/// The value that a chi-square variable exceeds with this probability: the inverse of [`chi_square_survival`], to 1e-12 of the
+/// value.
+pub(crate) fn chi_square_quantile(probability: f64, degrees_of_freedom: usize) -> f64 {
+    if degrees_of_freedom == 2 {
+        return -2.0 * probability.ln();
+    }
+    let (mut low, mut high) = (0.0, 1.0);
+    while chi_square_survival(high, degrees_of_freedom) > probability && high < 1e6 {
+        high *= 2.0;
+    }
+    while high - low > 1e-12 * high {
+        let middle = 0.5 * (low + high);
+        if middle <= low || middle >= high {
+            break;
+        }
+        if chi_square_survival(middle, degrees_of_freedom) > probability { low = middle } else { high = middle }
+    }
+    high
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -48,6 +68,14 @@ mod tests {
         (1056.0, 1054, 0.4768537003096259),
         (1250.0, 1054, 2.626342738408678e-05),
     ];
+
+    #[test]
+    fn quantiles_are_the_inverse_of_tails() {
+        for &(value, dof, tail) in KNOWN.iter().filter(|(_, _, tail)| *tail > 1e-9) {
+            let found = chi_square_quantile(tail, dof);
+            assert!((found / value - 1.0).abs() < 1e-8, "chi2({dof}), {tail}: {found} instead of {value}");
+        }
+    }
 
     #[test]
     fn oracle_tails() {

@@ -12,7 +12,7 @@
 
 use std::fmt;
 
-use model::geometry::Point;
+use model::geometry::PlanePoint;
 use model::units::SPEED_OF_LIGHT_M_S;
 
 use super::chi_square::chi_square_survival;
@@ -126,7 +126,7 @@ struct Trial {
 fn find_fault(
     screened: &Screened,
     coverage: Option<&CoverageArea>,
-) -> Option<(Exclusion, Point, Vec<Minimum>)> {
+) -> Option<(Exclusion, PlanePoint, Vec<Minimum>)> {
     let Screened { likelihood, minimum, consistency, .. } = screened;
     let left = consistency.redundancy.saturating_sub(1);
     let explains = |cost: f64| left == 0 || chi_square_survival(cost, left) > RIVAL_PROBABILITY;
@@ -165,7 +165,7 @@ fn find_fault(
 }
 
 /// Faults by their statistic at `start_m`, largest first.
-fn rank_faults(likelihood: &Likelihood, start_m: Point) -> Vec<(f64, Fault)> {
+fn rank_faults(likelihood: &Likelihood, start_m: PlanePoint) -> Vec<(f64, Fault)> {
     let expansion = likelihood.expand(start_m);
     let mut ranked: Vec<(f64, Fault)> = all_faults(likelihood, start_m)
         .into_iter()
@@ -175,7 +175,7 @@ fn rank_faults(likelihood: &Likelihood, start_m: Point) -> Vec<(f64, Fault)> {
     ranked
 }
 
-fn try_faults(likelihood: &Likelihood, start_m: Point, faults: &[(f64, Fault)], trials: &mut Vec<Trial>) {
+fn try_faults(likelihood: &Likelihood, start_m: PlanePoint, faults: &[(f64, Fault)], trials: &mut Vec<Trial>) {
     for &(_, fault) in faults {
         let minimum = likelihood.minimise_with_fault(start_m, fault);
         if minimum.expansion.cost.is_finite() && minimum.position_m.iter().all(|v| v.is_finite()) {
@@ -188,7 +188,7 @@ fn try_faults(likelihood: &Likelihood, start_m: Point, faults: &[(f64, Fault)], 
 /// Besides the fix these are the intersection of the bearings, which is independent of the delays; the fix by
 /// delays, which is independent of the bearings; and for every IRS the end of its own segment along its own
 /// bearing.
-fn robust_starts(likelihood: &Likelihood, position_m: Point) -> Vec<Point> {
+fn robust_starts(likelihood: &Likelihood, position_m: PlanePoint) -> Vec<PlanePoint> {
     let mut bearings_only = likelihood.clone();
     bearings_only.range_weight.fill(0.0);
     let crossing = bearings_only.minimise(position_m);
@@ -202,7 +202,7 @@ fn robust_starts(likelihood: &Likelihood, position_m: Point) -> Vec<Point> {
         let along = likelihood.bearing_direction[node] * (SPEED_OF_LIGHT_M_S * delay_s);
         (likelihood.bearing_weight[node] > 0.0).then(|| likelihood.nodes[node] + along)
     });
-    let mut starts: Vec<(f64, Point)> = [position_m, crossing.position_m]
+    let mut starts: Vec<(f64, PlanePoint)> = [position_m, crossing.position_m]
         .into_iter()
         .chain(by_delays.map(|stage| stage.position_m))
         .chain(ends)
@@ -211,7 +211,7 @@ fn robust_starts(likelihood: &Likelihood, position_m: Point) -> Vec<Point> {
         .collect();
     starts.sort_by(|a, b| a.0.total_cmp(&b.0));
 
-    let mut chosen: Vec<Point> = Vec::with_capacity(starts.len());
+    let mut chosen: Vec<PlanePoint> = Vec::with_capacity(starts.len());
     for &(cost, start_m) in &starts {
         let extent_m = likelihood.nodes.iter().map(|node| (start_m - node).norm()).fold(0.0, f64::max);
         let known = chosen.iter().any(|other| (other - start_m).norm() < SAME_START_SHARE * extent_m);
@@ -254,15 +254,15 @@ fn revoke(original: &Likelihood, screened: &mut Screened, false_alarm_probabilit
 mod tests {
     use super::*;
 
-    const TARGET_M: Point = Point::new(4.0, 3.0);
+    const TARGET_M: PlanePoint = PlanePoint::new(4.0, 3.0);
 
     /// Exact measurements of four IRSs, with 0.1 m and 0.01 rad of standard deviation.
     fn exact() -> Likelihood {
         let nodes = vec![
-            Point::new(10.0, 50.0),
-            Point::new(10.0, -50.0),
-            Point::new(50.0, 0.0),
-            Point::new(-40.0, 5.0),
+            PlanePoint::new(10.0, 50.0),
+            PlanePoint::new(10.0, -50.0),
+            PlanePoint::new(50.0, 0.0),
+            PlanePoint::new(-40.0, 5.0),
         ];
         let distance_m: Vec<f64> = nodes.iter().map(|node| (TARGET_M - node).norm()).collect();
         Likelihood {
@@ -356,7 +356,7 @@ mod tests {
         for path in (0..16).filter(|path| path / 4 == 2 || path % 4 == 2) {
             spoiled.range_m[path] += 60.0;
         }
-        let far_m = Point::new(-30.0, 40.0);
+        let far_m = PlanePoint::new(-30.0, 40.0);
         let starts = robust_starts(&spoiled, far_m);
         assert!((starts[0] - TARGET_M).norm() < 1e-3, "{starts:?}");
         assert!(starts.iter().all(|start| (start - far_m).norm() > 1.0), "disagrees with most: {starts:?}");

@@ -16,7 +16,7 @@
 
 use std::fmt;
 
-use model::geometry::Point;
+use model::geometry::PlanePoint;
 use nalgebra::Matrix2;
 
 use super::likelihood::{Likelihood, Rays, Residual};
@@ -75,7 +75,7 @@ pub(super) struct FaultTerms {
     /// Number of members in use.
     pub members: usize,
     /// `J^T W f`.
-    pub common_gradient: Point,
+    pub common_gradient: PlanePoint,
     /// `f^T W f`.
     pub common_weight: f64,
     /// `f^T W r`.
@@ -83,7 +83,7 @@ pub(super) struct FaultTerms {
     /// Sum of the members in `J^T W J`.
     pub information: Matrix2<f64>,
     /// Sum of the members in `J^T W r`.
-    pub gradient: Point,
+    pub gradient: PlanePoint,
     /// Sum of the members in the cost.
     pub cost: f64,
 }
@@ -154,7 +154,7 @@ impl FaultTerms {
 
 /// Every fault that the measurements in use could have, with its sums at
 /// `position_m`. Faults with a single member appear once, as that path.
-pub(super) fn all_faults(likelihood: &Likelihood, position_m: Point) -> Vec<(Fault, FaultTerms)> {
+pub(super) fn all_faults(likelihood: &Likelihood, position_m: PlanePoint) -> Vec<(Fault, FaultTerms)> {
     let count = likelihood.nodes.len();
     let rays = likelihood.rays(position_m);
     let mut faults = Vec::with_capacity(count * (count + 4));
@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     fn likelihood() -> Likelihood {
-        let nodes = vec![Point::new(10.0, 50.0), Point::new(10.0, -50.0), Point::new(50.0, 0.0)];
+        let nodes = vec![PlanePoint::new(10.0, 50.0), PlanePoint::new(10.0, -50.0), PlanePoint::new(50.0, 0.0)];
         Likelihood {
             range_m: (0..9).map(|p| 95.0 + 1.3 * p as f64).collect(),
             range_weight: (0..9).map(|p| if p == 5 { 0.0 } else { 1.0 + 0.2 * p as f64 }).collect(),
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn one_pass_equals_fault_by_fault() {
         let likelihood = likelihood();
-        let position_m = Point::new(4.0, 3.0);
+        let position_m = PlanePoint::new(4.0, 3.0);
         let faults = all_faults(&likelihood, position_m);
         assert_eq!(faults.len(), 8 + 9 + 2);
         let rays = likelihood.rays(position_m);
@@ -243,7 +243,7 @@ mod tests {
     #[test]
     fn sums_are_what_exclusion_takes_away() {
         let likelihood = likelihood();
-        let position_m = Point::new(4.0, 3.0);
+        let position_m = PlanePoint::new(4.0, 3.0);
         let whole = likelihood.expand(position_m);
         for (fault, terms) in all_faults(&likelihood, position_m) {
             let mut without = likelihood.clone();
@@ -265,7 +265,7 @@ mod tests {
     fn a_node_fault_moves_one_segment() {
         // f of a node fault: 1 on its row and column, 2 on the path to itself.
         let likelihood = likelihood();
-        let rays = likelihood.rays(Point::new(4.0, 3.0));
+        let rays = likelihood.rays(PlanePoint::new(4.0, 3.0));
         let terms = FaultTerms::gather(&likelihood, &rays, Fault::NodeDelays { node: 0 });
         let weight = &likelihood.range_weight;
         let expected = 4.0 * weight[0] + weight[1] + weight[2] + weight[3] + weight[6];

@@ -11,7 +11,7 @@
 //! One expansion costs `O(K^2)`: about 10 flops per path and one `atan2` per bearing.
 
 use model::MOST_IRS;
-use model::geometry::Point;
+use model::geometry::PlanePoint;
 use model::units::SPEED_OF_LIGHT_M_S;
 use nalgebra::Matrix2;
 
@@ -29,13 +29,13 @@ const SMALLEST_EIGENVALUE_RATIO: f64 = 1e-10;
 /// The measurements as weighted ranges and directions.
 #[derive(Debug, Clone)]
 pub(super) struct Likelihood {
-    pub nodes: Vec<Point>,
+    pub nodes: Vec<PlanePoint>,
     /// Cascade ranges, row-major over (sensor, reflector).
     pub range_m: Vec<f64>,
     /// Inverse variances of the ranges, 1/m^2; zero where there is none.
     pub range_weight: Vec<f64>,
     /// Measured bearings as unit vectors.
-    pub bearing_direction: Vec<Point>,
+    pub bearing_direction: Vec<PlanePoint>,
     /// Inverse variances of the bearings, 1/rad^2; zero where there is none.
     pub bearing_weight: Vec<f64>,
 }
@@ -43,7 +43,7 @@ pub(super) struct Likelihood {
 /// Distances and unit vectors from every IRS to one position.
 pub(super) struct Rays {
     distance_m: [f64; MOST_IRS],
-    direction: [Point; MOST_IRS],
+    direction: [PlanePoint; MOST_IRS],
 }
 
 /// One measurement at one position: weight, measured minus predicted value, and gradient of the prediction.
@@ -51,21 +51,21 @@ pub(super) struct Rays {
 pub(super) struct Residual {
     pub weight: f64,
     pub residual: f64,
-    pub gradient: Point,
+    pub gradient: PlanePoint,
 }
 
 /// Cost, its downhill direction `J^T W r` and the information `J^T W J` at one position.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Expansion {
     pub cost: f64,
-    pub gradient: Point,
+    pub gradient: PlanePoint,
     pub information: Matrix2<f64>,
 }
 
 /// Result of the iteration.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Minimum {
-    pub position_m: Point,
+    pub position_m: PlanePoint,
     pub expansion: Expansion,
     pub converged: bool,
 }
@@ -83,9 +83,9 @@ impl Likelihood {
         let bearing = |node: usize| match measurements.bearing(node) {
             Some(bearing) => {
                 let (sin, cos) = bearing.bearing_rad.sin_cos();
-                (Point::new(cos, sin), 1.0 / bearing.variance_rad2)
+                (PlanePoint::new(cos, sin), 1.0 / bearing.variance_rad2)
             }
-            None => (Point::zeros(), 0.0),
+            None => (PlanePoint::zeros(), 0.0),
         };
         let (range_m, range_weight) = (0..count * count).map(range).unzip();
         let (bearing_direction, bearing_weight) = (0..count).map(bearing).unzip();
@@ -108,8 +108,8 @@ impl Likelihood {
         sensor * self.nodes.len() + reflector
     }
 
-    pub fn rays(&self, position_m: Point) -> Rays {
-        let mut rays = Rays { distance_m: [0.0; MOST_IRS], direction: [Point::zeros(); MOST_IRS] };
+    pub fn rays(&self, position_m: PlanePoint) -> Rays {
+        let mut rays = Rays { distance_m: [0.0; MOST_IRS], direction: [PlanePoint::zeros(); MOST_IRS] };
         for (k, node) in self.nodes.iter().enumerate() {
             let offset = position_m - node;
             let distance_m = offset.norm();
@@ -134,11 +134,11 @@ impl Likelihood {
         Residual {
             weight: self.bearing_weight[node],
             residual: predicted.perp(&measured).atan2(predicted.dot(&measured)),
-            gradient: Point::new(-predicted.y, predicted.x) / rays.distance_m[node].max(CLOSEST_M),
+            gradient: PlanePoint::new(-predicted.y, predicted.x) / rays.distance_m[node].max(CLOSEST_M),
         }
     }
 
-    pub fn expand(&self, position_m: Point) -> Expansion {
+    pub fn expand(&self, position_m: PlanePoint) -> Expansion {
         let rays = self.rays(position_m);
         let mut expansion = Expansion::default();
         for sensor in 0..self.nodes.len() {
@@ -153,7 +153,7 @@ impl Likelihood {
     }
 
     /// The cost with the share of every measurement limited to `most`, so that gross errors do not dominate.
-    pub fn capped_cost(&self, position_m: Point, most: f64) -> f64 {
+    pub fn capped_cost(&self, position_m: PlanePoint, most: f64) -> f64 {
         let rays = self.rays(position_m);
         let share = |term: Residual| (term.weight * term.residual * term.residual).min(most);
         let nodes = 0..self.nodes.len();
@@ -163,12 +163,12 @@ impl Likelihood {
     }
 
     /// Gauss-Newton from `start_m`, damped where a step would raise the cost.
-    pub fn minimise(&self, start_m: Point) -> Minimum {
+    pub fn minimise(&self, start_m: PlanePoint) -> Minimum {
         minimise(start_m, |position_m| self.expand(position_m))
     }
 
     /// As [`Self::minimise`], with the size of one fault as a further unknown.
-    pub fn minimise_with_fault(&self, start_m: Point, fault: Fault) -> Minimum {
+    pub fn minimise_with_fault(&self, start_m: PlanePoint, fault: Fault) -> Minimum {
         minimise(start_m, |position_m| {
             let terms = FaultTerms::gather(self, &self.rays(position_m), fault);
             self.expand(position_m).profile(&terms)
@@ -199,12 +199,12 @@ impl Expansion {
     }
 
     /// `information^-1 vector`, or `None` where a direction is not observed.
-    pub fn solve(&self, vector: &Point) -> Option<Point> {
+    pub fn solve(&self, vector: &PlanePoint) -> Option<PlanePoint> {
         solve_observable(&self.information, vector)
     }
 }
 
-fn minimise(start_m: Point, expand: impl Fn(Point) -> Expansion) -> Minimum {
+fn minimise(start_m: PlanePoint, expand: impl Fn(PlanePoint) -> Expansion) -> Minimum {
     let mut position_m = start_m;
     let mut expansion = expand(position_m);
     let mut damping = 0.0;
@@ -229,7 +229,7 @@ fn minimise(start_m: Point, expand: impl Fn(Point) -> Expansion) -> Minimum {
 }
 
 /// Solves with a symmetric matrix that must be well away from singular.
-pub(super) fn solve_observable(information: &Matrix2<f64>, vector: &Point) -> Option<Point> {
+pub(super) fn solve_observable(information: &Matrix2<f64>, vector: &PlanePoint) -> Option<PlanePoint> {
     smallest_eigenvalue(information)?;
     information.cholesky().map(|factor| factor.solve(vector))
 }
@@ -249,8 +249,8 @@ mod tests {
     use crate::location::measurements::{Bearing, CascadeDelay};
     use model::geometry::{bearing_rad, wrap_angle};
 
-    fn measurements(target_m: Point) -> Measurements {
-        let nodes = vec![Point::new(10.0, 50.0), Point::new(10.0, -50.0), Point::new(50.0, 0.0)];
+    fn measurements(target_m: PlanePoint) -> Measurements {
+        let nodes = vec![PlanePoint::new(10.0, 50.0), PlanePoint::new(10.0, -50.0), PlanePoint::new(50.0, 0.0)];
         let range = |k: usize| (target_m - nodes[k]).norm();
         let delays = (0..9)
             .map(|p| {
@@ -267,9 +267,9 @@ mod tests {
 
     #[test]
     fn finds_the_target_from_afar() {
-        let target_m = Point::new(3.0, 7.0);
+        let target_m = PlanePoint::new(3.0, 7.0);
         let likelihood = Likelihood::new(&measurements(target_m));
-        for start_m in [Point::new(30.0, -30.0), Point::new(-60.0, 20.0), Point::new(0.0, 0.0)] {
+        for start_m in [PlanePoint::new(30.0, -30.0), PlanePoint::new(-60.0, 20.0), PlanePoint::new(0.0, 0.0)] {
             let minimum = likelihood.minimise(start_m);
             assert!(minimum.converged);
             assert!((minimum.position_m - target_m).norm() < 1e-7);
@@ -278,27 +278,27 @@ mod tests {
 
     #[test]
     fn bearing_residual_is_the_wrapped_difference() {
-        let likelihood = Likelihood::new(&measurements(Point::new(3.0, 7.0)));
+        let likelihood = Likelihood::new(&measurements(PlanePoint::new(3.0, 7.0)));
         // From (50, 0) the bearing crosses the seam at 180 degrees between the two points.
         for y in [-1.0, 1.0] {
-            let position_m = Point::new(3.0, y);
+            let position_m = PlanePoint::new(3.0, y);
             let rays = likelihood.rays(position_m);
             let node = likelihood.nodes[2];
             let expected =
-                wrap_angle(bearing_rad(node, Point::new(3.0, 7.0)) - bearing_rad(node, position_m));
+                wrap_angle(bearing_rad(node, PlanePoint::new(3.0, 7.0)) - bearing_rad(node, position_m));
             assert!((likelihood.bearing_term(&rays, 2).residual - expected).abs() < 1e-12);
         }
     }
 
     #[test]
     fn a_fault_as_unknown_equals_leaving_its_path_out() {
-        let mut likelihood = Likelihood::new(&measurements(Point::new(3.0, 7.0)));
+        let mut likelihood = Likelihood::new(&measurements(PlanePoint::new(3.0, 7.0)));
         likelihood.range_m[1] += 30.0;
         likelihood.range_m[5] += 0.4;
         let fault = Fault::Path { sensor: 0, reflector: 1 };
-        let profiled = likelihood.minimise_with_fault(Point::new(5.0, 5.0), fault);
+        let profiled = likelihood.minimise_with_fault(PlanePoint::new(5.0, 5.0), fault);
         likelihood.range_weight[1] = 0.0;
-        let without = likelihood.minimise(Point::new(5.0, 5.0));
+        let without = likelihood.minimise(PlanePoint::new(5.0, 5.0));
         assert!((profiled.position_m - without.position_m).norm() < 1e-6);
         assert!((profiled.expansion.cost - without.expansion.cost).abs() < 1e-6);
     }

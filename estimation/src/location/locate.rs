@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use model::geometry::Point;
+use model::geometry::PlanePoint;
 use nalgebra::Matrix2;
 use thiserror::Error;
 
@@ -190,7 +190,7 @@ pub struct Fix {
 
 impl Fix {
     /// The position: that of the last stage.
-    pub fn position_m(&self) -> Point {
+    pub fn position_m(&self) -> PlanePoint {
         self.stages.maximum_likelihood.position_m
     }
 
@@ -246,7 +246,7 @@ pub fn locate(measurements: &Measurements, settings: &LocateSettings) -> Result<
 
 /// The maximum of the likelihood: near `start_m` where the data have only one maximum, otherwise
 /// the best of the scene.
-fn find(likelihood: &Likelihood, start_m: Option<Point>, settings: &LocateSettings) -> SearchResult {
+fn find(likelihood: &Likelihood, start_m: Option<PlanePoint>, settings: &LocateSettings) -> SearchResult {
     match start_m {
         Some(start_m) if likelihood.bearing_count() >= 2 => {
             let minimum = likelihood.minimise(start_m);
@@ -297,8 +297,8 @@ mod tests {
             coverage: Some(CoverageArea { min_m, max_m }),
             ..LocateSettings::default()
         };
-        assert!(settings(Point::new(-30.0, -20.0), Point::new(-10.0, -10.0)).validate().is_ok());
-        let refused = settings(Point::new(10.0, 20.0), Point::new(30.0, 10.0)).validate().unwrap_err();
+        assert!(settings(PlanePoint::new(-30.0, -20.0), PlanePoint::new(-10.0, -10.0)).validate().is_ok());
+        let refused = settings(PlanePoint::new(10.0, 20.0), PlanePoint::new(30.0, 10.0)).validate().unwrap_err();
         assert_eq!((refused.name, refused.value), ("height of the coverage area", -10.0));
     }
 }

@@ -6,7 +6,7 @@
 //! `(J^T W J)^-1` is consistent: the normalised squared error is chi-square with two degrees of
 //! freedom. Cost: `O(K^2)` per step, 3 or 4 steps from stage 3.
 
-use model::geometry::Point;
+use model::geometry::PlanePoint;
 use nalgebra::Matrix2;
 
 use super::likelihood::{Likelihood, Minimum};
@@ -16,7 +16,7 @@ use super::observability::{Unobservable, check_information};
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MaximumLikelihood {
     /// Position, metres.
-    pub position_m: Point,
+    pub position_m: PlanePoint,
     /// Covariance of the error of the position.
     pub covariance_m2: Matrix2<f64>,
     /// Whether the iteration converged.

@@ -4,7 +4,7 @@
 //! All values are checked here once: they are finite, and variances are positive.
 
 use model::MOST_IRS;
-use model::geometry::Point;
+use model::geometry::PlanePoint;
 use thiserror::Error;
 
 /// Measured delay reflector -> target -> sensor, the BS-IRS part removed.
@@ -54,7 +54,7 @@ pub enum MeasurementError {
 /// Checked measurements of one target.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measurements {
-    irs_position_m: Vec<Point>,
+    irs_position_m: Vec<PlanePoint>,
     cascade_delays: Vec<Option<CascadeDelay>>,
     bearings: Vec<Option<Bearing>>,
 }
@@ -63,7 +63,7 @@ impl Measurements {
     /// Checks the measurements. `cascade_delays` runs over sensors, and for
     /// each sensor over reflectors (row-major `K x K`); `bearings` over IRSs.
     pub fn new(
-        irs_position_m: Vec<Point>,
+        irs_position_m: Vec<PlanePoint>,
         cascade_delays: Vec<Option<CascadeDelay>>,
         bearings: Vec<Option<Bearing>>,
     ) -> Result<Self, MeasurementError> {
@@ -105,7 +105,7 @@ impl Measurements {
     }
 
     /// Positions of the IRSs.
-    pub fn irs_position_m(&self) -> &[Point] {
+    pub fn irs_position_m(&self) -> &[PlanePoint] {
         &self.irs_position_m
     }
 
@@ -134,8 +134,8 @@ mod tests {
     const DELAY: CascadeDelay = CascadeDelay { delay_s: 3e-7, variance_s2: 1e-18 };
     const BEARING: Bearing = Bearing { bearing_rad: 1.0, variance_rad2: 1e-6 };
 
-    fn two_nodes() -> Vec<Point> {
-        vec![Point::new(10.0, 50.0), Point::new(50.0, 0.0)]
+    fn two_nodes() -> Vec<PlanePoint> {
+        vec![PlanePoint::new(10.0, 50.0), PlanePoint::new(50.0, 0.0)]
     }
 
     #[test]

@@ -32,6 +32,7 @@ mod segments;
 mod three_stage;
 mod two_stage;
 
+pub(crate) use chi_square::chi_square_quantile;
 pub use chi_square::chi_square_survival;
 pub use exclusion::Exclusion;
 pub use faults::Fault;

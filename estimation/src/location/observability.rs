@@ -8,7 +8,7 @@
 //! constant on one side and subtracting it on the other changes no sum. And are
 //! there two independent constraints for two coordinates? Both cost `O(K^2)`.
 
-use model::geometry::Point;
+use model::geometry::PlanePoint;
 use nalgebra::Matrix2;
 use thiserror::Error;
 
@@ -104,7 +104,7 @@ const LARGEST_DEVIATION_SHARE: f64 = 0.2;
 /// of the scene, within which the linearisation is valid.
 pub(super) fn check_information(
     likelihood: &Likelihood,
-    position_m: Point,
+    position_m: PlanePoint,
     information: &Matrix2<f64>,
 ) -> Result<(), Unobservable> {
     if !position_m.iter().chain(information.iter()).all(|v| v.is_finite()) {
@@ -128,10 +128,10 @@ mod tests {
 
     fn graph(count: usize, paths: &[(usize, usize)]) -> SegmentGraph {
         let mut likelihood = Likelihood {
-            nodes: vec![Point::zeros(); count],
+            nodes: vec![PlanePoint::zeros(); count],
             range_m: vec![1.0; count * count],
             range_weight: vec![0.0; count * count],
-            bearing_direction: vec![Point::x(); count],
+            bearing_direction: vec![PlanePoint::x(); count],
             bearing_weight: vec![0.0; count],
         };
         for &(l, k) in paths {
@@ -172,24 +172,24 @@ mod tests {
     #[test]
     fn the_open_direction_is_named() {
         let likelihood = Likelihood {
-            nodes: vec![Point::zeros()],
+            nodes: vec![PlanePoint::zeros()],
             range_m: vec![0.0],
             range_weight: vec![0.0],
-            bearing_direction: vec![Point::x()],
+            bearing_direction: vec![PlanePoint::x()],
             bearing_weight: vec![1.0],
         };
         // Known along y only: open along x.
-        let found = check_information(&likelihood, Point::new(9.0, 0.0), &Matrix2::new(0.0, 0.0, 0.0, 4.0));
+        let found = check_information(&likelihood, PlanePoint::new(9.0, 0.0), &Matrix2::new(0.0, 0.0, 0.0, 4.0));
         let Err(Unobservable::Geometry { direction_rad, standard_deviation_m }) = found else {
             panic!("{found:?}")
         };
         assert!(direction_rad.sin().abs() < 1e-9 && standard_deviation_m.is_infinite());
         // Known along x only.
-        let found = check_information(&likelihood, Point::new(9.0, 0.0), &Matrix2::new(4.0, 0.0, 0.0, 0.0));
+        let found = check_information(&likelihood, PlanePoint::new(9.0, 0.0), &Matrix2::new(4.0, 0.0, 0.0, 0.0));
         let Err(Unobservable::Geometry { direction_rad, .. }) = found else { panic!("{found:?}") };
         assert!(direction_rad.cos().abs() < 1e-9);
         // Known along the diagonal: open across it.
-        let found = check_information(&likelihood, Point::new(9.0, 0.0), &Matrix2::new(1.0, 1.0, 1.0, 1.0));
+        let found = check_information(&likelihood, PlanePoint::new(9.0, 0.0), &Matrix2::new(1.0, 1.0, 1.0, 1.0));
         let Err(Unobservable::Geometry { direction_rad, .. }) = found else { panic!("{found:?}") };
         assert!((direction_rad.tan() + 1.0).abs() < 1e-9, "{direction_rad}");
     }

@@ -20,7 +20,7 @@
 //!
 //! Not on the path of a fix. Cost: as stage 2, up to 100 rounds.
 
-use model::geometry::Point;
+use model::geometry::PlanePoint;
 use model::units::SPEED_OF_LIGHT_M_S;
 use nalgebra::{DMatrix, DVector, Matrix3, Matrix3x2, Vector3};
 
@@ -83,7 +83,7 @@ impl LocatorScheme {
 }
 
 /// The position by one scheme from all measurements, without any check; `None` where the result is not finite.
-pub fn estimate_by_scheme(scheme: LocatorScheme, measurements: &Measurements) -> Option<Point> {
+pub fn estimate_by_scheme(scheme: LocatorScheme, measurements: &Measurements) -> Option<PlanePoint> {
     let likelihood = Likelihood::new(measurements);
     let segments = stage_one(&likelihood);
     let rows = TanRows::new(measurements, &segments);
@@ -253,7 +253,7 @@ impl TanRows {
 
 /// The paper's third stage: `(x^2, y^2)` from `(x_2^2, y_2^2, s)` under
 /// `Q_3 = D cov(x_2) D`, `D = diag(scale)`, then square roots with the signs of stage 2.
-fn square_roots(unknowns: &Vector3<f64>, information: &Matrix3<f64>, scale: Vector3<f64>) -> Option<Point> {
+fn square_roots(unknowns: &Vector3<f64>, information: &Matrix3<f64>, scale: Vector3<f64>) -> Option<PlanePoint> {
     let inverse = Matrix3::from_diagonal(&scale.map(|v| 1.0 / v));
     let weight = inverse * information * inverse;
     let a = Matrix3x2::new(1.0, 0.0, 0.0, 1.0, 1.0, 1.0);
@@ -263,7 +263,7 @@ fn square_roots(unknowns: &Vector3<f64>, information: &Matrix3<f64>, scale: Vect
     squares
         .iter()
         .all(|v| v.is_finite())
-        .then(|| Point::new(root(squares.x, unknowns.x), root(squares.y, unknowns.y)))
+        .then(|| PlanePoint::new(root(squares.x, unknowns.x), root(squares.y, unknowns.y)))
 }
 
 fn finite(vector: Vector3<f64>) -> Option<Vector3<f64>> {

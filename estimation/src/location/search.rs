@@ -8,7 +8,7 @@
 //! caution. The paper always has all bearings and needs no search. Cost: 256 expansions
 //! and a few minimisations, run only with fewer than two bearings or without stage 3.
 
-use model::geometry::Point;
+use model::geometry::PlanePoint;
 use nalgebra::Matrix2;
 
 use super::likelihood::{Likelihood, Minimum, smallest_eigenvalue};
@@ -24,15 +24,15 @@ const SAME_PLACE_M: f64 = 0.05;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CoverageArea {
     /// Corner with the smallest coordinates.
-    pub min_m: Point,
+    pub min_m: PlanePoint,
     /// Corner with the largest coordinates.
-    pub max_m: Point,
+    pub max_m: PlanePoint,
 }
 
 impl CoverageArea {
     /// Distance from the area, zero inside.
-    fn distance_m(&self, position_m: Point) -> f64 {
-        let outside = (self.min_m - position_m).sup(&(position_m - self.max_m)).sup(&Point::zeros());
+    fn distance_m(&self, position_m: PlanePoint) -> f64 {
+        let outside = (self.min_m - position_m).sup(&(position_m - self.max_m)).sup(&PlanePoint::zeros());
         outside.norm()
     }
 
@@ -41,8 +41,8 @@ impl CoverageArea {
         self.distance_m(minimum.position_m) <= spread_m(minimum)
     }
 
-    fn around(points: impl Iterator<Item = Point>) -> Self {
-        let empty = Self { min_m: Point::repeat(f64::INFINITY), max_m: Point::repeat(f64::NEG_INFINITY) };
+    fn around(points: impl Iterator<Item = PlanePoint>) -> Self {
+        let empty = Self { min_m: PlanePoint::repeat(f64::INFINITY), max_m: PlanePoint::repeat(f64::NEG_INFINITY) };
         points
             .fold(empty, |area, point| Self { min_m: area.min_m.inf(&point), max_m: area.max_m.sup(&point) })
     }
@@ -52,7 +52,7 @@ impl CoverageArea {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Ambiguity {
     /// The best of the other positions, metres.
-    pub alternative_m: Point,
+    pub alternative_m: PlanePoint,
     /// Whether the coverage area rules out all other positions. If not, the fix is the more probable
     /// position, and the protection level includes the alternative.
     pub resolved_by_coverage: bool,
@@ -67,7 +67,7 @@ pub(super) struct SearchResult {
 /// Searches the scene, also from `start_m` if given.
 pub(super) fn search(
     likelihood: &Likelihood,
-    start_m: Option<Point>,
+    start_m: Option<PlanePoint>,
     coverage: Option<&CoverageArea>,
 ) -> SearchResult {
     let mut minima: Vec<Minimum> = Vec::with_capacity(MOST_REFINED + 2);
@@ -82,15 +82,15 @@ pub(super) fn search(
 }
 
 /// Local minima of the cost over a grid, lowest first.
-fn grid_minima(likelihood: &Likelihood, coverage: Option<&CoverageArea>) -> Vec<Point> {
+fn grid_minima(likelihood: &Likelihood, coverage: Option<&CoverageArea>) -> Vec<PlanePoint> {
     let scene = scene(likelihood, coverage);
     let step_m = (scene.max_m - scene.min_m) / (GRID - 1) as f64;
-    let at = |i: usize, j: usize| scene.min_m + Point::new(step_m.x * i as f64, step_m.y * j as f64);
+    let at = |i: usize, j: usize| scene.min_m + PlanePoint::new(step_m.x * i as f64, step_m.y * j as f64);
     let cost: Vec<f64> = (0..GRID * GRID).map(|n| likelihood.expand(at(n / GRID, n % GRID)).cost).collect();
     let near = |i: usize| i.saturating_sub(1)..GRID.min(i + 2);
     let is_minimum =
         |&n: &usize| near(n / GRID).all(|a| near(n % GRID).all(|b| cost[n] <= cost[a * GRID + b]));
-    let mut starts: Vec<(f64, Point)> =
+    let mut starts: Vec<(f64, PlanePoint)> =
         (0..GRID * GRID).filter(is_minimum).map(|n| (cost[n], at(n / GRID, n % GRID))).collect();
     starts.sort_by(|a, b| a.0.total_cmp(&b.0));
     let centre_m = coverage.map(|area| (area.min_m + area.max_m) * 0.5);
@@ -105,16 +105,16 @@ fn scene(likelihood: &Likelihood, coverage: Option<&CoverageArea>) -> CoverageAr
     let in_use = likelihood.range_m.iter().zip(&likelihood.range_weight).filter(|(_, w)| **w > 0.0);
     let reach_m = in_use.map(|(range_m, _)| 0.5 * range_m.abs()).fold(0.0, f64::max);
     let margin_m = if coverage.is_some() { 0.25 * size_m } else { (0.25 * size_m).max(reach_m) };
-    let margin = Point::repeat(margin_m);
+    let margin = PlanePoint::repeat(margin_m);
     CoverageArea { min_m: around.min_m - margin, max_m: around.max_m + margin }
 }
 
 /// Mirror image about the line that fits the IRSs best.
-fn mirrored(nodes: &[Point], position_m: Point) -> Point {
-    let centre_m = nodes.iter().sum::<Point>() / nodes.len() as f64;
+fn mirrored(nodes: &[PlanePoint], position_m: PlanePoint) -> PlanePoint {
+    let centre_m = nodes.iter().sum::<PlanePoint>() / nodes.len() as f64;
     let scatter: Matrix2<f64> = nodes.iter().map(|p| (p - centre_m) * (p - centre_m).transpose()).sum();
     let half_angle = 0.5 * (2.0 * scatter.m12).atan2(scatter.m11 - scatter.m22);
-    let along = Point::new(half_angle.cos(), half_angle.sin());
+    let along = PlanePoint::new(half_angle.cos(), half_angle.sin());
     let offset = position_m - centre_m;
     centre_m + along * (2.0 * along.dot(&offset)) - offset
 }
@@ -144,7 +144,7 @@ fn choose(mut minima: Vec<Minimum>, coverage: Option<&CoverageArea>) -> SearchRe
     minima.sort_by(|a, b| a.expansion.cost.total_cmp(&b.expansion.cost));
     let Some(best) = minima.first().copied() else {
         let nowhere =
-            Minimum { position_m: Point::repeat(f64::NAN), expansion: Default::default(), converged: false };
+            Minimum { position_m: PlanePoint::repeat(f64::NAN), expansion: Default::default(), converged: false };
         return SearchResult { minimum: nowhere, ambiguity: None };
     };
     minima.retain(|m| m.expansion.cost <= best.expansion.cost + COMPARABLE_COST);
@@ -164,15 +164,15 @@ mod tests {
 
     #[test]
     fn mirror_image_about_two_nodes() {
-        let nodes = [Point::new(10.0, 50.0), Point::new(10.0, -50.0)];
-        let image_m = mirrored(&nodes, Point::new(4.0, 7.0));
-        assert!((image_m - Point::new(16.0, 7.0)).norm() < 1e-9);
+        let nodes = [PlanePoint::new(10.0, 50.0), PlanePoint::new(10.0, -50.0)];
+        let image_m = mirrored(&nodes, PlanePoint::new(4.0, 7.0));
+        assert!((image_m - PlanePoint::new(16.0, 7.0)).norm() < 1e-9);
     }
 
     #[test]
     fn distance_from_the_area() {
-        let area = CoverageArea { min_m: Point::zeros(), max_m: Point::new(10.0, 10.0) };
-        assert_eq!(area.distance_m(Point::new(5.0, 10.0)), 0.0);
-        assert!((area.distance_m(Point::new(13.0, -4.0)) - 5.0).abs() < 1e-12);
+        let area = CoverageArea { min_m: PlanePoint::zeros(), max_m: PlanePoint::new(10.0, 10.0) };
+        assert_eq!(area.distance_m(PlanePoint::new(5.0, 10.0)), 0.0);
+        assert!((area.distance_m(PlanePoint::new(13.0, -4.0)) - 5.0).abs() < 1e-12);
     }
 }

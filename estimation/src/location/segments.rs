@@ -62,14 +62,14 @@ pub(super) fn stage_one(likelihood: &Likelihood) -> SegmentDelays {
 mod tests {
     use super::*;
     use crate::location::measurements::{CascadeDelay, Measurements};
-    use model::geometry::Point;
+    use model::geometry::PlanePoint;
 
     fn with_paths(paths: &[(usize, usize, f64)]) -> SegmentDelays {
         let mut delays = vec![None; 9];
         for &(l, k, delay_s) in paths {
             delays[l * 3 + k] = Some(CascadeDelay { delay_s, variance_s2: 1e-18 });
         }
-        let measurements = Measurements::new(vec![Point::zeros(); 3], delays, vec![None; 3]).unwrap();
+        let measurements = Measurements::new(vec![PlanePoint::zeros(); 3], delays, vec![None; 3]).unwrap();
         stage_one(&Likelihood::new(&measurements))
     }
 

@@ -6,7 +6,7 @@
 //! by `(4 x^2, 4 y^2, s)` where their derivatives are `(2 x, 2 y, 1)`. Cost: some 3 x 3
 //! products per step, 3 to 5 steps.
 
-use model::geometry::Point;
+use model::geometry::PlanePoint;
 use nalgebra::{Matrix3x2, Vector3};
 
 use super::two_stage::TwoStage;
@@ -18,7 +18,7 @@ const SETTLED_STEP: f64 = 1e-13;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ThreeStage {
     /// Position, metres.
-    pub position_m: Point,
+    pub position_m: PlanePoint,
     /// Whether the iteration converged.
     pub converged: bool,
 }
@@ -26,7 +26,7 @@ pub struct ThreeStage {
 /// Refines the result of stage 2; `None` where no finite position results.
 pub(super) fn three_stage(two_stage: &TwoStage) -> Option<ThreeStage> {
     let TwoStage { unknowns, information, normalisation, .. } = two_stage;
-    let mut position: Point = unknowns.xy();
+    let mut position: PlanePoint = unknowns.xy();
     let mut converged = false;
     for _ in 0..MOST_STEPS {
         let fitted = Vector3::new(position.x, position.y, position.norm_squared());

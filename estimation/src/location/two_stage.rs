@@ -13,7 +13,7 @@
 //!
 //! Cost: `O(K^2)` once for the delay rows, `O(K)` per round.
 
-use model::geometry::Point;
+use model::geometry::PlanePoint;
 use model::units::SPEED_OF_LIGHT_M_S;
 use nalgebra::{Matrix3, Vector3};
 
@@ -31,7 +31,7 @@ const SMALLEST_PIVOT_SHARE: f64 = 1e-10;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TwoStage {
     /// First two unknowns, x and y.
-    pub position_m: Point,
+    pub position_m: PlanePoint,
     /// Third unknown, s, relative to the origin of coordinates.
     pub square_m2: f64,
     /// Unknowns in normalised coordinates.
@@ -44,22 +44,22 @@ pub struct TwoStage {
 /// Centre and length by which coordinates are shifted and scaled.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Normalisation {
-    pub centre_m: Point,
+    pub centre_m: PlanePoint,
     pub length_m: f64,
 }
 
 impl Normalisation {
-    fn around(nodes: &[Point], reach_m: f64) -> Self {
-        let centre_m = nodes.iter().sum::<Point>() / nodes.len() as f64;
+    fn around(nodes: &[PlanePoint], reach_m: f64) -> Self {
+        let centre_m = nodes.iter().sum::<PlanePoint>() / nodes.len() as f64;
         let spread_m = nodes.iter().map(|p| (p - centre_m).norm()).fold(reach_m, f64::max);
         Self { centre_m, length_m: spread_m.max(1.0) }
     }
 
-    fn scaled(&self, position_m: Point) -> Point {
+    fn scaled(&self, position_m: PlanePoint) -> PlanePoint {
         (position_m - self.centre_m) / self.length_m
     }
 
-    pub fn position_m(&self, scaled: Point) -> Point {
+    pub fn position_m(&self, scaled: PlanePoint) -> PlanePoint {
         self.centre_m + scaled * self.length_m
     }
 }
@@ -92,7 +92,7 @@ pub(super) fn stage_two(likelihood: &Likelihood, segments: &SegmentDelays) -> Op
     let range_m = |index: usize| SPEED_OF_LIGHT_M_S * segments.delay_s[index];
     let reach_m = (0..segments.nodes.len()).map(range_m).fold(0.0, f64::max);
     let normalisation = Normalisation::around(&likelihood.nodes, reach_m);
-    let nodes: Vec<Point> = likelihood.nodes.iter().map(|p| normalisation.scaled(*p)).collect();
+    let nodes: Vec<PlanePoint> = likelihood.nodes.iter().map(|p| normalisation.scaled(*p)).collect();
 
     let delay_rows = delay_rows(&nodes, segments, normalisation.length_m);
     let mut distance: Vec<f64> = vec![1.0; nodes.len()];
@@ -138,7 +138,7 @@ pub(super) fn stage_two(likelihood: &Likelihood, segments: &SegmentDelays) -> Op
 
 /// The delay rows under `B C B`, `B = diag(2 c^2 tau)`: with the normal matrix of stage 1
 /// as `C^-1` no inverse is needed.
-fn delay_rows(nodes: &[Point], segments: &SegmentDelays, length_m: f64) -> NormalEquations {
+fn delay_rows(nodes: &[PlanePoint], segments: &SegmentDelays, length_m: f64) -> NormalEquations {
     let count = segments.nodes.len();
     let rows: Vec<(Vector3<f64>, f64)> = (0..count)
         .map(|index| {

@@ -2,7 +2,7 @@
 
 use crate::scene::*;
 use hyloc_estimation::location::*;
-use model::geometry::{Point, Pose};
+use model::geometry::{PlanePoint, Pose};
 use model::units::db_from_ratio;
 
 const TARGETS: u64 = 2000;
@@ -83,7 +83,7 @@ fn paper_table_of_schemes() {
 fn special_targets_are_as_accurate() {
     let irs = table_one_irs(10.0);
     for (x, y) in [(0.0, 6.0), (4.0, 0.0), (0.0, 0.0), (10.0, 3.0)] {
-        let target_m = Point::new(x, y);
+        let target_m = PlanePoint::new(x, y);
         for noise in [true, false] {
             let trials = if noise { TARGETS } else { 1 };
             let outcomes = monte_carlo(43, trials, |rng| {
@@ -97,7 +97,7 @@ fn special_targets_are_as_accurate() {
                 }
                 let fix = locate(&draw.measurements(), &LocateSettings::default()).expect("observable");
                 let three_stage = fix.stages.three_stage.expect("stage 3").position_m;
-                let error = |found: Point| (found - target_m).norm_squared();
+                let error = |found: PlanePoint| (found - target_m).norm_squared();
                 (draw.bound_m2().trace(), error(three_stage), error(fix.position_m()))
             });
             let sum = |pick: fn(&(f64, f64, f64)) -> f64| outcomes.iter().map(pick).sum::<f64>();
@@ -145,7 +145,7 @@ fn covariance_is_honest() {
 fn whole_turns_do_not_matter() {
     let irs = table_one_irs(10.0);
     monte_carlo(53, 100, |rng| {
-        let target_m = Point::new(5.0, 0.05);
+        let target_m = PlanePoint::new(5.0, 0.05);
         let mut draw = Draw::new(&irs, target_m, 50.0, rng);
         let plain = locate(&draw.measurements(), &LocateSettings::default()).expect("observable");
         for (turns, bearing) in draw.bearing_rad.iter_mut().enumerate() {

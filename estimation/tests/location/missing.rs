@@ -2,12 +2,12 @@
 
 use crate::scene::*;
 use hyloc_estimation::location::*;
-use model::geometry::Point;
+use model::geometry::PlanePoint;
 use proptest::prelude::*;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
-fn draw(count: usize, target_m: Point) -> Draw {
+fn draw(count: usize, target_m: PlanePoint) -> Draw {
     Draw::new(&irs(count), target_m, 60.0, &mut ChaCha8Rng::seed_from_u64(97))
 }
 
@@ -28,7 +28,7 @@ fn only(draw: &mut Draw, paths: &[(usize, usize)], bearings: &[usize]) {
     }
 }
 
-const COVERAGE: CoverageArea = CoverageArea { min_m: Point::new(0.0, 0.0), max_m: Point::new(10.0, 10.0) };
+const COVERAGE: CoverageArea = CoverageArea { min_m: PlanePoint::new(0.0, 0.0), max_m: PlanePoint::new(10.0, 10.0) };
 
 fn covered() -> LocateSettings {
     LocateSettings { coverage: Some(COVERAGE), ..LocateSettings::default() }
@@ -36,7 +36,7 @@ fn covered() -> LocateSettings {
 
 #[test]
 fn one_irs_with_its_own_delay_and_bearing_is_enough() {
-    let target_m = Point::new(6.0, 4.0);
+    let target_m = PlanePoint::new(6.0, 4.0);
     for node in 0..3 {
         let mut draw = draw(3, target_m);
         only(&mut draw, &[(node, node)], &[node]);
@@ -51,7 +51,7 @@ fn one_irs_with_its_own_delay_and_bearing_is_enough() {
 
 #[test]
 fn every_minimal_set_gives_the_position() {
-    let target_m = Point::new(6.0, 4.0);
+    let target_m = PlanePoint::new(6.0, 4.0);
     let sets: [Subset; 6] = [
         (&[], &[0, 2]),
         (&[(0, 1)], &[0]),
@@ -73,7 +73,7 @@ fn every_minimal_set_gives_the_position() {
 fn too_little_is_said_not_guessed() {
     let sets: [Subset; 4] = [(&[], &[]), (&[], &[1]), (&[(0, 1), (1, 0)], &[]), (&[(2, 2)], &[])];
     for (paths, bearings) in sets {
-        let mut draw = draw(3, Point::new(6.0, 4.0));
+        let mut draw = draw(3, PlanePoint::new(6.0, 4.0));
         only(&mut draw, paths, bearings);
         let outcome = locate(&draw.measurements(), &covered());
         assert_eq!(Status::of(&outcome), Status::Unobservable);
@@ -90,13 +90,13 @@ fn too_little_is_said_not_guessed() {
 /// Bearings from both ends of the line through the target leave the line open.
 #[test]
 fn a_target_on_the_baseline_is_not_located_by_bearings() {
-    let mut bearings_only = draw(2, Point::new(10.0, 3.0));
+    let mut bearings_only = draw(2, PlanePoint::new(10.0, 3.0));
     only(&mut bearings_only, &[], &[0, 1]);
     let outcome = locate(&bearings_only.measurements(), &covered());
     let Err(Unobservable::Geometry { direction_rad, .. }) = outcome else { panic!("{outcome:?}") };
     assert!(direction_rad.cos().abs() < 0.1, "open along {direction_rad} rad");
     // The delay to one of them closes it.
-    let mut draw = draw(2, Point::new(10.0, 3.0));
+    let mut draw = draw(2, PlanePoint::new(10.0, 3.0));
     only(&mut draw, &[(0, 0)], &[0, 1]);
     let fix = locate(&draw.measurements(), &covered()).expect("observable");
     assert!((fix.position_m() - draw.target_m).norm() < 0.5);
@@ -105,10 +105,10 @@ fn a_target_on_the_baseline_is_not_located_by_bearings() {
 /// Delays from two IRSs have a mirror image about the line x = 10.
 #[test]
 fn the_coverage_area_decides_between_mirror_images() {
-    let target_m = Point::new(4.0, 7.0);
+    let target_m = PlanePoint::new(4.0, 7.0);
     let mut draw = draw(2, target_m);
     only(&mut draw, &[(0, 0), (0, 1), (1, 0), (1, 1)], &[]);
-    let image_m = Point::new(16.0, 7.0);
+    let image_m = PlanePoint::new(16.0, 7.0);
 
     let fix = locate(&draw.measurements(), &covered()).expect("observable");
     assert!((fix.position_m() - target_m).norm() < 1.0);
@@ -117,7 +117,7 @@ fn the_coverage_area_decides_between_mirror_images() {
     assert!(fix.cautions.contains(&Caution::ResolvedByCoverage));
 
     // Without an area, or with one that holds both, nothing decides.
-    let wide = CoverageArea { min_m: Point::zeros(), max_m: Point::new(20.0, 10.0) };
+    let wide = CoverageArea { min_m: PlanePoint::zeros(), max_m: PlanePoint::new(20.0, 10.0) };
     for coverage in [None, Some(wide)] {
         let settings = LocateSettings { coverage, ..LocateSettings::default() };
         let fix = locate(&draw.measurements(), &settings).expect("observable");
@@ -136,8 +136,8 @@ fn the_coverage_area_decides_between_mirror_images() {
 /// Coordinates far from the origin, as in a national grid, cost no accuracy.
 #[test]
 fn regress_far_origin() {
-    let near = draw(3, Point::new(6.0, 4.0));
-    let shift_m = Point::new(500_000.0, 4_600_000.0);
+    let near = draw(3, PlanePoint::new(6.0, 4.0));
+    let shift_m = PlanePoint::new(500_000.0, 4_600_000.0);
     let mut far = near.clone();
     far.irs.iter_mut().for_each(|pose| pose.position_m += shift_m);
     let a = locate(&near.measurements(), &LocateSettings::default()).expect("observable");
@@ -179,12 +179,12 @@ proptest! {
     #[test]
     fn nothing_panics((nodes, delays, bearings) in any_raw(), area in prop::option::of((0.0..50.0f64, 0.0..50.0f64))) {
         let measurements = Measurements::new(
-            nodes.into_iter().map(|(x, y)| Point::new(x, y)).collect(),
+            nodes.into_iter().map(|(x, y)| PlanePoint::new(x, y)).collect(),
             delays.into_iter().map(|d| d.map(|(delay_s, variance_s2)| CascadeDelay { delay_s, variance_s2 })).collect(),
             bearings.into_iter().map(|b| b.map(|(bearing_rad, variance_rad2)| Bearing { bearing_rad, variance_rad2 })).collect(),
         );
         if let Ok(measurements) = measurements {
-            let coverage = area.map(|(x, y)| CoverageArea { min_m: Point::zeros(), max_m: Point::new(x, y) });
+            let coverage = area.map(|(x, y)| CoverageArea { min_m: PlanePoint::zeros(), max_m: PlanePoint::new(x, y) });
             let settings = LocateSettings { coverage, ..LocateSettings::default() };
             if let Ok(fix) = locate(&measurements, &settings) {
                 prop_assert!(fix.position_m().iter().all(|v| v.is_finite()));
@@ -202,7 +202,7 @@ proptest! {
     /// Any subset of a real scene's data: a fix within its own covariance, or a reason.
     #[test]
     fn any_subset_is_located_or_refused(seed in 0u64..1000, keep in prop::collection::vec(any::<bool>(), 20), x in 0.5..9.5f64, y in 0.5..9.5f64) {
-        let target_m = Point::new(x, y);
+        let target_m = PlanePoint::new(x, y);
         let mut draw = Draw::new(&irs(4), target_m, 60.0, &mut ChaCha8Rng::seed_from_u64(seed));
         (0..16).filter(|i| !keep[*i]).for_each(|i| draw.delay_s[i] = None);
         (0..4).filter(|i| !keep[16 + i]).for_each(|i| draw.bearing_rad[i] = None);

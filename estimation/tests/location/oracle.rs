@@ -1,7 +1,7 @@
 //! `tests/vectors/locator.json`: answers of an independent implementation.
 
 use hyloc_estimation::location::*;
-use model::geometry::Point;
+use model::geometry::PlanePoint;
 use model::units::SPEED_OF_LIGHT_M_S;
 use serde_json::Value;
 
@@ -20,8 +20,8 @@ fn matrix(value: &Value) -> Vec<Vec<f64>> {
     value.as_array().expect("array").iter().map(numbers).collect()
 }
 
-fn point(value: &Value) -> Point {
-    Point::from_row_slice(&numbers(value))
+fn point(value: &Value) -> PlanePoint {
+    PlanePoint::from_row_slice(&numbers(value))
 }
 
 fn measurements(case: &Value) -> Measurements {
@@ -46,7 +46,7 @@ fn measurements(case: &Value) -> Measurements {
     .expect("valid")
 }
 
-fn assert_point(what: &str, found: Point, expected: &Value) {
+fn assert_point(what: &str, found: PlanePoint, expected: &Value) {
     let gap_m = (found - point(expected)).norm();
     assert!(gap_m < 1e-6, "{what}: off by {gap_m} m");
 }

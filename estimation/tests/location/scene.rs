@@ -1,7 +1,7 @@
 //! Scenes, error variances and seeded draws for the Monte Carlo tests.
 
 use hyloc_estimation::location::{Bearing, CascadeDelay, Measurements};
-use model::geometry::{Point, Pose, cascade_delay_gradient_s_m, cascade_delay_s};
+use model::geometry::{PlanePoint, Pose, cascade_delay_gradient_s_m, cascade_delay_s};
 use model::scenario::IrsPlacement;
 use model::units::ratio_from_db;
 use model::{Gain, Information, Scenario, System};
@@ -25,7 +25,7 @@ const SEEDS: u64 = 40;
 
 /// The exact bound at Table I, gains unknown: of each delay jointly with the angles, of each angle. The scene (channels,
 /// phases, codes) changes with the target, over [`SEEDS`] of them.
-pub fn table_one_variances(irs: &[Pose], target_m: Point, power_dbm: f64) -> Variances {
+pub fn table_one_variances(irs: &[Pose], target_m: PlanePoint, power_dbm: f64) -> Variances {
     let seed = (target_m.x.to_bits() ^ target_m.y.to_bits().rotate_left(17)) % SEEDS;
     let system = &systems(irs)[seed as usize];
     let information = Information::new(system, target_m, Scenario::default().rcs_m2(), Gain::Unknown);
@@ -83,21 +83,21 @@ pub fn irs(count: usize) -> Vec<Pose> {
 }
 
 fn facing_origin(x: f64, y: f64) -> Pose {
-    Pose::facing(Point::new(x, y), Point::zeros())
+    Pose::facing(PlanePoint::new(x, y), PlanePoint::zeros())
 }
 
 /// Noisy readings of one target, editable before they become measurements.
 #[derive(Debug, Clone)]
 pub struct Draw {
     pub irs: Vec<Pose>,
-    pub target_m: Point,
+    pub target_m: PlanePoint,
     pub variances: Variances,
     pub delay_s: Vec<Option<f64>>,
     pub bearing_rad: Vec<Option<f64>>,
 }
 
 impl Draw {
-    pub fn new(irs: &[Pose], target_m: Point, power_dbm: f64, rng: &mut ChaCha8Rng) -> Self {
+    pub fn new(irs: &[Pose], target_m: PlanePoint, power_dbm: f64, rng: &mut ChaCha8Rng) -> Self {
         let count = irs.len();
         let variances = table_one_variances(irs, target_m, power_dbm);
         let mut noise = |variance: f64| variance.sqrt() * rng.sample::<f64, _>(StandardNormal);
@@ -162,8 +162,8 @@ impl Draw {
 }
 
 /// A target in the paper's area, 0..10 m by 0..10 m.
-pub fn random_target(rng: &mut ChaCha8Rng) -> Point {
-    Point::new(rng.random_range(0.0..10.0), rng.random_range(0.0..10.0))
+pub fn random_target(rng: &mut ChaCha8Rng) -> PlanePoint {
+    PlanePoint::new(rng.random_range(0.0..10.0), rng.random_range(0.0..10.0))
 }
 
 /// Runs `trial` with one random stream per trial: the outcome does not depend on threads.

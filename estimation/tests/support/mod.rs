@@ -20,7 +20,7 @@ pub struct Scene {
 pub fn block_at(system: &System, frame: &CMatrix, k: usize, delay_s: f64) -> CMatrix {
     let waveform = &system.irs[k].waveform;
     let phasors = system.delay_phasors(k, delay_s).unwrap();
-    let mut block = CMatrix::zeros(system.sensors, waveform.codes.nrows());
+    let mut block = CMatrix::zeros(system.sensors(), waveform.codes.nrows());
     for (i, &subcarrier) in waveform.subcarriers.iter().enumerate() {
         block += frame.column(subcarrier) * phasors[i].conj() * waveform.codes.column(i).adjoint();
     }

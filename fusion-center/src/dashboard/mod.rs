@@ -103,7 +103,7 @@ impl SiteView {
         let half_sector_rad = system.sensor_array().unambiguous_half_sector_rad();
         let irs = system.irs.iter().map(|irs| SiteIrs {
             position_m: irs.pose.position_m.into(),
-            broadside_rad: irs.pose.broadside_rad,
+            broadside_rad: irs.pose.broadside_rad(),
             half_sector_rad,
         });
         Self {

@@ -101,7 +101,7 @@ fn irs_summary(system: &System, k: usize, rcs_m2: f64) -> Option<IrsSummary> {
     let irs = system.irs.get(k)?;
     Some(IrsSummary {
         position_m: [irs.pose.position_m.x, irs.pose.position_m.y],
-        broadside_deg: irs.pose.broadside_rad.to_degrees(),
+        broadside_deg: irs.pose.broadside_rad().to_degrees(),
         widest_view_deg: system.widest_view_rad(k)?.to_degrees(),
         near_field_ratio: system.near_field_ratio(k)?,
         streams: irs.reflected_signal.ncols(),

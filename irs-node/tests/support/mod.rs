@@ -213,7 +213,7 @@ impl Echoes {
         let source = EchoSource::new(&Scenario::default()).unwrap();
         let shared = SharedSite::new(source.system().clone()).unwrap();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let (sensors, subcarriers) = (source.system().sensors, source.system().subcarriers);
+        let (sensors, subcarriers) = (source.system().sensors(), source.system().subcarriers);
         let publication =
             Publication { run: RUN, nodes: 3, site_sha256: shared.sha256, sensors, subcarriers };
         let publisher = EchoPublisher::bind(listener, &publication).unwrap();

@@ -26,10 +26,8 @@ pub fn ring(base: &Scenario, count: usize) -> Result<Scenario, ScenarioError> {
         .map(|k| {
             // The offset of a quarter step avoids IRSs on the axis through the base station.
             let (sin, cos) = (TAU * (k as f64 + 0.25) / count as f64).sin_cos();
-            IrsPlacement {
-                facing_m: [centre.x, centre.y],
-                ..IrsPlacement::at([centre.x + RING_RADIUS_M * cos, centre.y + RING_RADIUS_M * sin])
-            }
+            let position_m = [centre.x + RING_RADIUS_M * cos, centre.y + RING_RADIUS_M * sin, centre.z];
+            IrsPlacement::facing(position_m, centre.into())
         })
         .collect();
     scenario.validate()?;

@@ -4,18 +4,19 @@
 //! the rest of the program uses SI units and radians. The error of [`Scenario::validate`] names the key, the value and
 //! the allowed range.
 
-mod coordinates;
+pub mod coordinates;
 mod generate;
 mod motion;
 pub(crate) mod validate;
 
 use serde::{Deserialize, Serialize};
 
-use crate::geometry::{Point, Pose};
-use crate::panel::{Carrier, Wavefront};
+use crate::geometry::{Orientation, Point, Pose};
+use crate::panel::{Carrier, ElementGrid, Wavefront};
 use crate::prior::CrossSectionPrior;
 use crate::units::{ratio_from_db, watts_from_dbm};
 
+pub use coordinates::Coordinates;
 pub use generate::ring;
 pub use motion::Motion;
 pub use validate::ScenarioError;
@@ -50,9 +51,9 @@ pub struct Scenario {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct BaseStation {
-    /// Centre of the array, (x, y).
-    #[serde(deserialize_with = "coordinates::point")]
-    pub position_m: [f64; 2],
+    /// Centre of the array.
+    #[serde(with = "coordinates::point")]
+    pub position_m: Coordinates,
     /// Bearing of the broadside of the array.
     pub broadside_deg: f64,
     /// Transmit antennas N_t.
@@ -85,10 +86,10 @@ pub struct Signal {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Surface {
-    /// Reflecting elements N.
-    pub elements: usize,
-    /// Sensors M.
-    pub sensors: usize,
+    /// Reflecting elements, N in all: a count for a line array, or `[columns, rows]`.
+    pub elements: ElementGrid,
+    /// Sensors, M in all: a count for a line array, or `[columns, rows]`.
+    pub sensors: ElementGrid,
     /// Choice of the phases of the elements.
     pub phases: Phases,
 }
@@ -101,9 +102,9 @@ pub enum Phases {
     Random,
     /// Aligned to a point: gain of order N^2 there.
     Aligned {
-        /// The point, (x, y).
-        #[serde(deserialize_with = "coordinates::point")]
-        toward_m: [f64; 2],
+        /// The point.
+        #[serde(with = "coordinates::point")]
+        toward_m: Coordinates,
     },
 }
 
@@ -129,16 +130,16 @@ pub enum PathAngles {
     LineOfSight,
 }
 
-/// The rectangle of possible target positions.
+/// The box of possible target positions. Without height it is *flat*: positions have two free coordinates.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Coverage {
-    /// Lower left corner, (x, y).
-    #[serde(deserialize_with = "coordinates::point")]
-    pub min_m: [f64; 2],
-    /// Upper right corner, (x, y).
-    #[serde(deserialize_with = "coordinates::point")]
-    pub max_m: [f64; 2],
+    /// Least coordinates.
+    #[serde(with = "coordinates::point")]
+    pub min_m: Coordinates,
+    /// Largest coordinates.
+    #[serde(with = "coordinates::point")]
+    pub max_m: Coordinates,
 }
 
 /// What estimators may assume about a target. They never see [`Target`].
@@ -189,17 +190,25 @@ pub enum CrossSection {
     Swerling1,
 }
 
-/// One IRS.
+/// One IRS. Without any angle and without `facing_m`, its boresight points to the middle of the coverage area.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct IrsPlacement {
-    /// Centre of the array, (x, y).
-    #[serde(deserialize_with = "coordinates::point")]
-    pub position_m: [f64; 2],
-    /// Point that the broadside faces, (x, y).
-    #[serde(default)]
-    #[serde(deserialize_with = "coordinates::point")]
-    pub facing_m: [f64; 2],
+    /// Centre of the panel.
+    #[serde(with = "coordinates::point")]
+    pub position_m: Coordinates,
+    /// Point that the boresight faces.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "coordinates::optional")]
+    pub facing_m: Option<Coordinates>,
+    /// Azimuth of the boresight, from the x-axis towards the y-axis, instead of `facing_m`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub azimuth_deg: Option<f64>,
+    /// Elevation of the boresight above the horizontal plane, instead of `facing_m`; 0 beside an azimuth.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub elevation_deg: Option<f64>,
+    /// Rotation of the panel about its boresight; 0 where its columns stand side by side horizontally.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub roll_deg: Option<f64>,
     /// Paths from the base station, if different from `channel.paths`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paths: Option<usize>,
@@ -210,7 +219,7 @@ pub struct IrsPlacement {
 
 impl Default for Scenario {
     fn default() -> Self {
-        let irs = [[10.0, 50.0], [10.0, -50.0], [50.0, 0.0]];
+        let irs = [[10.0, 50.0, 0.0], [10.0, -50.0, 0.0], [50.0, 0.0, 0.0]];
         Self {
             seed: 1,
             base_station: BaseStation::default(),
@@ -221,14 +230,14 @@ impl Default for Scenario {
             prior: Prior::default(),
             target: Target::default(),
             imperfections: Imperfections::default(),
-            irs: irs.map(IrsPlacement::at).to_vec(),
+            irs: irs.map(|at| IrsPlacement::facing(at, [0.0; 3])).to_vec(),
         }
     }
 }
 
 impl Default for BaseStation {
     fn default() -> Self {
-        Self { position_m: [0.0, 0.0], broadside_deg: 0.0, antennas: 50, power_dbm: 50.0 }
+        Self { position_m: [0.0; 3], broadside_deg: 0.0, antennas: 50, power_dbm: 50.0 }
     }
 }
 
@@ -248,7 +257,7 @@ impl Default for Signal {
 
 impl Default for Surface {
     fn default() -> Self {
-        Self { elements: 10, sensors: 10, phases: Phases::Random }
+        Self { elements: 10.into(), sensors: 10.into(), phases: Phases::Random }
     }
 }
 
@@ -260,7 +269,7 @@ impl Default for Channel {
 
 impl Default for Coverage {
     fn default() -> Self {
-        Self { min_m: [0.0, 0.0], max_m: [10.0, 10.0] }
+        Self { min_m: [0.0; 3], max_m: [10.0, 10.0, 0.0] }
     }
 }
 
@@ -277,14 +286,22 @@ impl Default for Target {
 }
 
 impl IrsPlacement {
-    /// An IRS at `position_m` that faces the origin, as in the paper.
-    pub fn at(position_m: [f64; 2]) -> Self {
-        Self { position_m, facing_m: [0.0, 0.0], paths: None, angles: None }
+    /// An IRS at `position_m` whose boresight points to the middle of the coverage area.
+    pub fn at(position_m: Coordinates) -> Self {
+        Self {
+            position_m,
+            facing_m: None,
+            azimuth_deg: None,
+            elevation_deg: None,
+            roll_deg: None,
+            paths: None,
+            angles: None,
+        }
     }
 
-    /// Position and orientation.
-    pub fn pose(&self) -> Pose {
-        Pose::facing(Point::from(self.position_m), Point::from(self.facing_m))
+    /// An IRS at `position_m` that faces a point.
+    pub fn facing(position_m: Coordinates, facing_m: Coordinates) -> Self {
+        Self { facing_m: Some(facing_m), ..Self::at(position_m) }
     }
 }
 
@@ -292,6 +309,20 @@ impl Scenario {
     /// The carrier as it is.
     pub(crate) fn carrier(&self) -> Carrier {
         Carrier { wavelength_m: self.signal.wavelength_m, wavefront: self.signal.wavefront }
+    }
+
+    /// Position and orientation of IRS `k`.
+    pub(crate) fn pose(&self, k: usize) -> Pose {
+        let irs = &self.irs[k];
+        let position_m = Point::from(irs.position_m);
+        let aim_m = irs.facing_m.map_or_else(|| self.coverage.centre(), Point::from);
+        let mut orientation = Orientation::towards(position_m, aim_m);
+        if irs.azimuth_deg.is_some() || irs.elevation_deg.is_some() {
+            orientation.azimuth_rad = irs.azimuth_deg.map_or(orientation.azimuth_rad, f64::to_radians);
+            orientation.elevation_rad = irs.elevation_deg.unwrap_or(0.0).to_radians();
+        }
+        orientation.roll_rad = irs.roll_deg.unwrap_or(0.0).to_radians();
+        Pose { position_m, orientation }
     }
 }
 
@@ -302,20 +333,47 @@ impl BaseStation {
 }
 
 impl Coverage {
-    /// Centre of the rectangle.
+    /// Centre of the box.
     pub fn centre(&self) -> Point {
         (Point::from(self.min_m) + Point::from(self.max_m)) / 2.0
     }
 
-    /// The point at fractions `(u, v)` of the way from the lower left to the upper right corner.
+    /// The point at fractions `(u, v)` of the way from the least to the largest x and y, at the middle height.
     pub fn at(&self, u: f64, v: f64) -> Point {
+        self.at_height(u, v, 0.5)
+    }
+
+    /// The point at fractions `(u, v, w)` of the way from the least to the largest coordinates.
+    pub fn at_height(&self, u: f64, v: f64, w: f64) -> Point {
         let (min, max) = (Point::from(self.min_m), Point::from(self.max_m));
-        Point::new(min.x + u * (max.x - min.x), min.y + v * (max.y - min.y))
+        Point::new(min.x + u * (max.x - min.x), min.y + v * (max.y - min.y), min.z + w * (max.z - min.z))
     }
 
     /// Whether `point` lies inside or on the edge.
     pub fn contains(&self, point: Point) -> bool {
-        (0..2).all(|i| self.min_m[i] <= point[i] && point[i] <= self.max_m[i])
+        (0..3).all(|i| self.min_m[i] <= point[i] && point[i] <= self.max_m[i])
+    }
+
+    /// Whether all positions have the same height.
+    pub fn is_flat(&self) -> bool {
+        self.min_m[2] == self.max_m[2]
+    }
+
+    /// Free coordinates of a position: x and y, and the height unless the area is flat.
+    pub fn axes(&self) -> &'static [usize] {
+        if self.is_flat() { &[0, 1] } else { &[0, 1, 2] }
+    }
+
+    /// Edge lengths along the free coordinates.
+    pub fn extents_m(&self) -> Vec<f64> {
+        self.axes().iter().map(|&axis| self.max_m[axis] - self.min_m[axis]).collect()
+    }
+
+    /// The corners, in order round the area of a flat one.
+    pub fn corners(&self) -> Vec<Point> {
+        let heights: &[f64] = if self.is_flat() { &[0.0] } else { &[0.0, 1.0] };
+        let round = [(0.0, 0.0), (1.0, 0.0), (1.0, 1.0), (0.0, 1.0)];
+        heights.iter().flat_map(|&w| round.map(|(u, v)| self.at_height(u, v, w))).collect()
     }
 }
 
@@ -331,7 +389,7 @@ impl Scenario {
 
     /// Streams D_k = min(N, R_k) sent to IRS `k`.
     pub(crate) fn streams(&self, k: usize) -> usize {
-        self.surface.elements.min(self.paths(k))
+        self.surface.elements.count().min(self.paths(k))
     }
 
     /// Radar cross-section of the target in square metres; the mean if it fluctuates.
@@ -371,8 +429,9 @@ impl Scenario {
 
     /// The paper's "single IRS": all K N elements and K M sensors at the first IRS.
     pub fn single_irs(mut self) -> Self {
-        self.surface.elements = self.surface.elements.saturating_mul(self.irs.len());
-        self.surface.sensors = self.surface.sensors.saturating_mul(self.irs.len());
+        for grid in [&mut self.surface.elements, &mut self.surface.sensors] {
+            grid.columns = grid.columns.saturating_mul(self.irs.len());
+        }
         self.irs.truncate(1);
         self
     }

@@ -9,10 +9,12 @@ use std::fmt::Display;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Coverage, ScenarioError, coordinates};
+use super::coordinates::{self, Coordinates};
+use super::validate::show;
+use super::{Coverage, ScenarioError};
 use crate::geometry::Point;
 
-/// Motion of the target. Positions are (x, y).
+/// Motion of the target.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", rename_all_fields = "snake_case", deny_unknown_fields)]
 pub enum Motion {
@@ -21,25 +23,25 @@ pub enum Motion {
     /// At rest.
     Fixed {
         /// May lie outside the coverage area.
-        #[serde(deserialize_with = "coordinates::point")]
-        position_m: [f64; 2],
+        #[serde(with = "coordinates::point")]
+        position_m: Coordinates,
     },
     /// Back and forth on a line.
     Line {
         /// Position at frame 0.
-        #[serde(deserialize_with = "coordinates::point")]
-        from_m: [f64; 2],
+        #[serde(with = "coordinates::point")]
+        from_m: Coordinates,
         /// The other end.
-        #[serde(deserialize_with = "coordinates::point")]
-        to_m: [f64; 2],
+        #[serde(with = "coordinates::point")]
+        to_m: Coordinates,
         /// Frames from end to end.
         frames: u64,
     },
     /// Counter-clockwise on a circle, from the point in the direction of x.
     Circle {
         /// Centre of the circle.
-        #[serde(deserialize_with = "coordinates::point")]
-        centre_m: [f64; 2],
+        #[serde(with = "coordinates::point")]
+        centre_m: Coordinates,
         /// Radius, positive.
         radius_m: f64,
         /// Frames of a round.
@@ -48,8 +50,8 @@ pub enum Motion {
     /// From point to point at constant speed, and back from the last one.
     Waypoints {
         /// At least two points.
-        #[serde(deserialize_with = "coordinates::points")]
-        points_m: Vec<[f64; 2]>,
+        #[serde(with = "coordinates::points")]
+        points_m: Vec<Coordinates>,
         /// Frames from one point to the next.
         frames_per_leg: u64,
     },
@@ -62,7 +64,7 @@ impl Motion {
     /// The motion of this kind that fits a coverage area: its centre, a diagonal, a circle about the centre, or the
     /// sides of a square, completed once in `frames`. None if the kind is unknown.
     pub fn named(name: &str, coverage: &Coverage, frames: u64) -> Option<Self> {
-        let at = |u: f64, v: f64| -> [f64; 2] { coverage.at(u, v).into() };
+        let at = |u: f64, v: f64| -> Coordinates { coverage.at(u, v).into() };
         let side_m = |axis: usize| coverage.max_m[axis] - coverage.min_m[axis];
         let frames = frames.max(1);
         Some(match name {
@@ -95,22 +97,22 @@ impl Motion {
             Self::Circle { centre_m, radius_m, frames } => {
                 let frames = (*frames).max(1);
                 let (sin, cos) = (TAU * (frame % frames) as f64 / frames as f64).sin_cos();
-                Some(Point::from(*centre_m) + Point::new(cos, sin) * *radius_m)
+                Some(Point::from(*centre_m) + Point::new(cos, sin, 0.0) * *radius_m)
             }
             Self::Waypoints { points_m, frames_per_leg } => Some(along(points_m, *frames_per_leg, frame)),
         }
     }
 
     /// Points whose convex hull contains the motion, with their keys; none if the motion may leave the coverage area.
-    fn corners(&self) -> Vec<(String, [f64; 2])> {
+    fn corners(&self) -> Vec<(String, Coordinates)> {
         let key = |name: &str| format!("target.motion.{name}");
         match self {
             Self::Random | Self::Fixed { .. } => Vec::new(),
             Self::Line { from_m, to_m, .. } => {
                 vec![(key("line.from_m"), *from_m), (key("line.to_m"), *to_m)]
             }
-            Self::Circle { centre_m: [x, y], radius_m: r, .. } => {
-                let around = [[x - r, y - r], [x + r, y + r]];
+            Self::Circle { centre_m: [x, y, z], radius_m: r, .. } => {
+                let around = [[x - r, y - r, *z], [x + r, y + r, *z]];
                 around.map(|corner| (key("circle.radius_m"), corner)).to_vec()
             }
             Self::Waypoints { points_m, .. } => {
@@ -141,19 +143,19 @@ impl Motion {
             }
             _ => {}
         }
-        // A line between two points of a rectangle stays inside it, and so does a circle in its square.
+        // A line between two points of a box stays inside it, and so does a circle in its square.
         match self.corners().into_iter().find(|(_, corner)| !coverage.contains(Point::from(*corner))) {
             None => Ok(()),
-            Some((key, [x, y])) => {
+            Some((key, at)) => {
                 let rule = "leads the target out of the coverage area";
-                Err(ScenarioError::new(key, format!("[{x}, {y}]"), rule))
+                Err(ScenarioError::new(key, show(at), rule))
             }
         }
     }
 }
 
 /// Position on the way through `points` and back, with `frames` frames for each leg.
-fn along(points: &[[f64; 2]], frames: u64, frame: u64) -> Point {
+fn along(points: &[Coordinates], frames: u64, frame: u64) -> Point {
     let legs = points.len().saturating_sub(1) as u64;
     let there = legs.saturating_mul(frames).max(1);
     let step = frame % there.saturating_mul(2);
@@ -174,15 +176,15 @@ mod tests {
 
     #[test]
     fn a_line_goes_there_and_back_at_constant_speed() {
-        let line = Motion::Line { from_m: [1.0, 2.0], to_m: [5.0, 4.0], frames: 4 };
+        let line = Motion::Line { from_m: [1.0, 2.0, 0.0], to_m: [5.0, 4.0, 0.0], frames: 4 };
         let expected = [[1.0, 2.0], [2.0, 2.5], [5.0, 4.0], [4.0, 3.5], [1.0, 2.0], [2.0, 2.5]];
         assert_eq!(positions(&line, &[0, 1, 4, 5, 8, 9]), expected);
     }
 
     #[test]
     fn a_circle_goes_round() {
-        let circle = Motion::Circle { centre_m: [5.0, 5.0], radius_m: 2.0, frames: 8 };
-        for (frame, expected) in [(0, [7.0, 5.0]), (2, [5.0, 7.0]), (4, [3.0, 5.0]), (14, [5.0, 3.0])] {
+        let circle = Motion::Circle { centre_m: [5.0, 5.0, 0.0], radius_m: 2.0, frames: 8 };
+        for (frame, expected) in [(0, [7.0, 5.0, 0.0]), (2, [5.0, 7.0, 0.0]), (4, [3.0, 5.0, 0.0]), (14, [5.0, 3.0, 0.0])] {
             let at = positions(&circle, &[frame])[0];
             let error = (at[0] - expected[0]).hypot(at[1] - expected[1]);
             assert!(error < 1e-12, "frame {frame}: {at:?}");
@@ -191,7 +193,7 @@ mod tests {
 
     #[test]
     fn waypoints_are_met_one_after_another() {
-        let points_m = vec![[0.0, 0.0], [4.0, 0.0], [4.0, 8.0]];
+        let points_m = vec![[0.0, 0.0, 0.0], [4.0, 0.0, 0.0], [4.0, 8.0, 0.0]];
         let way = Motion::Waypoints { points_m, frames_per_leg: 2 };
         let expected = [[0.0, 0.0], [2.0, 0.0], [4.0, 0.0], [4.0, 4.0], [4.0, 8.0], [4.0, 4.0], [4.0, 0.0]];
         assert_eq!(positions(&way, &[0, 1, 2, 3, 4, 5, 6]), expected);
@@ -200,7 +202,7 @@ mod tests {
 
     #[test]
     fn every_kind_has_a_motion_that_fits_any_area() {
-        let coverage = Coverage { min_m: [-3.0, 2.0], max_m: [1.0, 40.0] };
+        let coverage = Coverage { min_m: [-3.0, 2.0, 0.0], max_m: [1.0, 40.0, 0.0] };
         for name in Motion::NAMES {
             let motion = Motion::named(name, &coverage, 500).unwrap();
             assert_eq!(motion.validate(&coverage), Ok(()), "{name}");
@@ -214,18 +216,18 @@ mod tests {
     fn what_leads_nowhere_or_out_of_the_area_is_refused() {
         let coverage = Coverage::default();
         let refused = |motion: Motion| motion.validate(&coverage).unwrap_err().key;
-        let line = |to_m, frames| Motion::Line { from_m: [0.0, 0.0], to_m, frames };
-        let circle = |radius_m, frames| Motion::Circle { centre_m: [5.0, 5.0], radius_m, frames };
+        let line = |to_m, frames| Motion::Line { from_m: [0.0, 0.0, 0.0], to_m, frames };
+        let circle = |radius_m, frames| Motion::Circle { centre_m: [5.0, 5.0, 0.0], radius_m, frames };
         let way =
-            |points_m: &[[f64; 2]]| Motion::Waypoints { points_m: points_m.to_vec(), frames_per_leg: 1 };
-        assert_eq!(line([10.0, 10.0], 1).validate(&coverage), Ok(()));
+            |points_m: &[Coordinates]| Motion::Waypoints { points_m: points_m.to_vec(), frames_per_leg: 1 };
+        assert_eq!(line([10.0, 10.0, 0.0], 1).validate(&coverage), Ok(()));
         assert_eq!(circle(5.0, 1).validate(&coverage), Ok(()));
-        assert_eq!(refused(line([1.0, 1.0], 0)), "target.motion.line.frames");
-        assert_eq!(refused(line([1.0, 10.5], 3)), "target.motion.line.to_m");
-        assert_eq!(refused(line([f64::NAN, 1.0], 3)), "target.motion.line.to_m");
+        assert_eq!(refused(line([1.0, 1.0, 0.0], 0)), "target.motion.line.frames");
+        assert_eq!(refused(line([1.0, 10.5, 0.0], 3)), "target.motion.line.to_m");
+        assert_eq!(refused(line([f64::NAN, 1.0, 0.0], 3)), "target.motion.line.to_m");
         assert_eq!(refused(circle(5.5, 3)), "target.motion.circle.radius_m");
         assert_eq!(refused(circle(-1.0, 3)), "target.motion.circle.radius_m");
-        assert_eq!(refused(way(&[[1.0, 1.0]])), "target.motion.waypoints.points_m");
-        assert_eq!(refused(way(&[[1.0, 1.0], [2.0, -1.0]])), "target.motion.waypoints.points_m[1]");
+        assert_eq!(refused(way(&[[1.0, 1.0, 0.0]])), "target.motion.waypoints.points_m");
+        assert_eq!(refused(way(&[[1.0, 1.0, 0.0], [2.0, -1.0, 0.0]])), "target.motion.waypoints.points_m[1]");
     }
 }

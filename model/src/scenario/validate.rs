@@ -2,9 +2,11 @@
 
 use std::fmt::Display;
 
-use super::{Motion, Phases, Scenario};
+use super::coordinates::{Coordinates, stated};
+use super::{Coverage, IrsPlacement, Motion, Phases, Scenario};
 use crate::MOST_IRS;
 use crate::geometry::Point;
+use crate::panel::ElementGrid;
 
 /// Smallest distance of an IRS from a target or the base station.
 const CLOSEST_M: f64 = 1.0;
@@ -69,8 +71,8 @@ impl Scenario {
     fn validate_counts(&self) -> Check {
         count("signal.subcarriers", self.signal.subcarriers)?;
         count("base_station.antennas", self.base_station.antennas)?;
-        count("surface.elements", self.surface.elements)?;
-        count("surface.sensors", self.surface.sensors)?;
+        grid("surface.elements", self.surface.elements)?;
+        grid("surface.sensors", self.surface.sensors)?;
         count("channel.paths", self.channel.paths)?;
         for (k, irs) in self.irs.iter().enumerate() {
             if let Some(paths) = irs.paths {
@@ -84,19 +86,13 @@ impl Scenario {
         place("base_station.position_m", self.base_station.position_m)?;
         place("coverage.min_m", self.coverage.min_m)?;
         place("coverage.max_m", self.coverage.max_m)?;
-        for axis in 0..2 {
-            let (min, max) = (self.coverage.min_m[axis], self.coverage.max_m[axis]);
-            if max <= min {
-                let rule = format!("must be above coverage.min_m[{axis}] = {min}");
-                return Err(ScenarioError::new(format!("coverage.max_m[{axis}]"), max, rule));
-            }
-        }
+        extents(&self.coverage)?;
         if let Phases::Aligned { toward_m } = self.surface.phases {
             place("surface.phases.aligned.toward_m", toward_m)?;
         }
         for (k, irs) in self.irs.iter().enumerate() {
             place(&format!("irs[{k}].position_m"), irs.position_m)?;
-            place(&format!("irs[{k}].facing_m"), irs.facing_m)?;
+            self.validate_orientation(k, irs)?;
             self.validate_irs_place(k)?;
         }
         if let Motion::Fixed { position_m } = self.target.motion {
@@ -111,9 +107,6 @@ impl Scenario {
         let refuse = |rule: String| {
             Err(ScenarioError::new(format!("irs[{k}].position_m"), show(self.irs[k].position_m), rule))
         };
-        if self.irs[k].position_m == self.irs[k].facing_m {
-            return refuse("must differ from the point that the IRS faces".into());
-        }
         if self.coverage.contains(position) {
             return refuse("lies inside the coverage area, where a target could stand on it".into());
         }
@@ -126,7 +119,40 @@ impl Scenario {
         }
     }
 
-    fn validate_target_place(&self, position_m: [f64; 2]) -> Check {
+    fn validate_orientation(&self, k: usize, irs: &IrsPlacement) -> Check {
+        let key = |name: &str| format!("irs[{k}].{name}");
+        if let Some(facing_m) = irs.facing_m {
+            place(&key("facing_m"), facing_m)?;
+            if facing_m == irs.position_m {
+                let rule = "must differ from the position of the IRS, or there is no direction to face";
+                return Err(ScenarioError::new(key("facing_m"), show(facing_m), rule));
+            }
+        }
+        let angles = [("azimuth_deg", irs.azimuth_deg, 360.0), ("elevation_deg", irs.elevation_deg, 90.0)];
+        for (name, angle, most) in angles.into_iter().chain([("roll_deg", irs.roll_deg, 360.0)]) {
+            let Some(angle) = angle else { continue };
+            within(&key(name), angle, -most, most)?;
+            if irs.facing_m.is_some() && name != "roll_deg" {
+                let rule = "state either facing_m or azimuth_deg and elevation_deg, not both";
+                return Err(ScenarioError::new(key(name), angle, rule));
+            }
+        }
+        let pose = self.pose(k);
+        let boresight = pose.orientation.axes().column(2).into_owned();
+        let behind = |corner: &Point| boresight.dot(&(corner - pose.position_m)) <= 0.0;
+        if self.coverage.corners().iter().all(behind) {
+            let shown = format!(
+                "azimuth {:.1}, elevation {:.1} degrees",
+                pose.orientation.azimuth_rad.to_degrees(),
+                pose.orientation.elevation_rad.to_degrees()
+            );
+            let rule = "the panel faces away: the whole coverage area lies behind it (facing_m, azimuth_deg)";
+            return Err(ScenarioError::new(key("boresight"), shown, rule));
+        }
+        Ok(())
+    }
+
+    fn validate_target_place(&self, position_m: Coordinates) -> Check {
         let distance_m = |k: usize| (Point::from(position_m) - Point::from(self.irs[k].position_m)).norm();
         match (0..self.irs.len()).find(|&k| distance_m(k) < CLOSEST_M) {
             Some(k) => {
@@ -159,7 +185,7 @@ impl Scenario {
 
     /// Complex operations of zero-forcing up to a factor: a decomposition per IRS (N x N_t), and the basis of all streams.
     fn beam_work(&self) -> f64 {
-        let (elements, antennas) = (self.surface.elements as f64, self.base_station.antennas as f64);
+        let (elements, antennas) = (self.surface.elements.count() as f64, self.base_station.antennas as f64);
         let streams: usize = (0..self.irs.len()).map(|k| self.streams(k)).sum();
         let decomposition = elements.min(antennas).powi(2) * elements.max(antennas);
         self.irs.len() as f64 * decomposition + antennas.powi(2) * streams as f64
@@ -173,7 +199,7 @@ impl Scenario {
         }
         let counts = [
             ("base_station.antennas", self.base_station.antennas),
-            ("surface.elements", self.surface.elements),
+            ("surface.elements", self.surface.elements.count()),
         ];
         let (key, value) = if counts[1].1 > counts[0].1 { counts[1] } else { counts[0] };
         let rule = format!(
@@ -192,9 +218,29 @@ pub(crate) fn within(key: &str, value: f64, min: f64, max: f64) -> Check {
     Err(ScenarioError::new(key, value, format!("must be a number between {min} and {max}")))
 }
 
-pub(crate) fn place(key: &str, position_m: [f64; 2]) -> Check {
-    within(&format!("{key}[0]"), position_m[0], -FARTHEST_M, FARTHEST_M)?;
-    within(&format!("{key}[1]"), position_m[1], -FARTHEST_M, FARTHEST_M)
+pub(crate) fn place(key: &str, position_m: Coordinates) -> Check {
+    (0..3).try_for_each(|axis| within(&format!("{key}[{axis}]"), position_m[axis], -FARTHEST_M, FARTHEST_M))
+}
+
+/// Checks that a coverage area has an extent along x and y, and no negative height.
+pub(crate) fn extents(coverage: &Coverage) -> Check {
+    for axis in 0..3 {
+        let (min, max) = (coverage.min_m[axis], coverage.max_m[axis]);
+        if max < min || (max == min && axis < 2) {
+            let rule = format!("must be above coverage.min_m[{axis}] = {min}");
+            return Err(ScenarioError::new(format!("coverage.max_m[{axis}]"), max, rule));
+        }
+    }
+    Ok(())
+}
+
+/// Checks the columns and rows of a panel.
+pub(crate) fn grid(key: &str, grid: ElementGrid) -> Check {
+    if grid.columns > 0 && grid.rows > 0 && grid.count() <= LARGEST_COUNT {
+        return Ok(());
+    }
+    let rule = format!("must have between 1 and {LARGEST_COUNT} elements: a count, or [columns, rows]");
+    Err(ScenarioError::new(key, grid, rule))
 }
 
 pub(crate) fn irs_count(count: usize) -> Check {
@@ -211,6 +257,8 @@ pub(crate) fn count(key: &str, value: usize) -> Check {
     Err(ScenarioError::new(key, value, format!("must be between 1 and {LARGEST_COUNT}")))
 }
 
-fn show(position_m: [f64; 2]) -> String {
-    format!("[{}, {}]", position_m[0], position_m[1])
+/// A position as a scenario states it.
+pub(crate) fn show(position_m: Coordinates) -> String {
+    let stated: Vec<String> = stated(&position_m).iter().map(f64::to_string).collect();
+    format!("[{}]", stated.join(", "))
 }

@@ -5,7 +5,8 @@ use std::f64::consts::TAU;
 use super::{Irs, SystemParts};
 use crate::algebra::CMatrix;
 use crate::scenario::ScenarioError;
-use crate::scenario::validate::{Check, count, irs_count, place, within};
+use crate::geometry::Orientation;
+use crate::scenario::validate::{Check, count, extents, grid, irs_count, place, show, within};
 
 /// Tolerance of the orthonormality of the codes' rows.
 const ORTHONORMAL: f64 = 1e-6;
@@ -20,8 +21,8 @@ impl SystemParts {
         within("prior.median_m2", self.prior.median_m2, 1e-10, 1e10)?;
         within("prior.deviation_db", self.prior.deviation_db, 0.0, 30.0)?;
         count("subcarriers", self.subcarriers)?;
-        count("sensors", self.sensors)?;
-        count("elements", self.elements)?;
+        grid("sensors", self.sensor_grid)?;
+        grid("elements", self.element_grid)?;
         if self.coherent_frames == 0 {
             return Err(ScenarioError::new("coherent_frames", 0, "must be at least 1"));
         }
@@ -38,23 +39,23 @@ impl SystemParts {
         place("base_station_m", self.base_station_m.into())?;
         place("coverage.min_m", self.coverage.min_m)?;
         place("coverage.max_m", self.coverage.max_m)?;
-        if (0..2).any(|axis| self.coverage.max_m[axis] <= self.coverage.min_m[axis]) {
-            let shown = format!("{:?}", self.coverage.max_m);
-            return Err(ScenarioError::new("coverage.max_m", shown, "must be above coverage.min_m"));
-        }
+        extents(&self.coverage)?;
         irs_count(self.irs.len())
     }
 
     fn validate_irs(&self, k: usize, irs: &Irs) -> Check {
         let key = |name: &str| format!("irs[{k}].{name}");
         place(&key("position_m"), irs.pose.position_m.into())?;
-        within(&key("broadside_rad"), irs.pose.broadside_rad, -TAU, TAU)?;
+        let Orientation { azimuth_rad, elevation_rad, roll_rad } = irs.pose.orientation;
+        for (name, angle) in [("azimuth_rad", azimuth_rad), ("elevation_rad", elevation_rad), ("roll_rad", roll_rad)] {
+            within(&key(name), angle, -TAU, TAU)?;
+        }
         if self.irs[..k].iter().any(|other| other.pose.position_m == irs.pose.position_m) {
-            let shown = format!("{:?}", <[f64; 2]>::from(irs.pose.position_m));
+            let shown = show(irs.pose.position_m.into());
             return Err(ScenarioError::new(key("position_m"), shown, "is where another IRS already stands"));
         }
         let streams = irs.reflected_signal.ncols();
-        shape(&key("reflected_signal"), &irs.reflected_signal, (self.elements, streams.max(1)))?;
+        shape(&key("reflected_signal"), &irs.reflected_signal, (self.element_grid.count(), streams.max(1)))?;
         shape(&key("codes"), &irs.waveform.codes, (streams, irs.waveform.subcarriers.len()))?;
         energy(&key("reflected_signal"), &irs.reflected_signal)?;
         energy(&key("codes"), &irs.waveform.codes)?;

@@ -5,70 +5,19 @@
 
 use std::ops::Range;
 
-use model::SpacePoint;
+use model::Point;
 use model::algebra::unit_phasor;
 use model::units::SPEED_OF_LIGHT_M_S;
 use nalgebra::{Cholesky, DVector, Dyn};
 use num_complex::Complex64;
 
+use super::super::grid::RegularGrid;
 use super::super::layout::View;
 use super::super::moments::{Moments, beamformed, inner};
 use super::state::JointLikelihood;
 
 /// A path is left out at candidates of which less than this share is left.
 const LEAST_LEFT: f64 = 0.05;
-
-/// A regular grid over the free coordinates.
-#[derive(Debug, Clone)]
-pub(super) struct Grid {
-    pub min: Vec<f64>,
-    pub step: Vec<f64>,
-    pub counts: Vec<usize>,
-}
-
-impl Grid {
-    pub fn points(&self) -> usize {
-        self.counts.iter().product()
-    }
-
-    fn indices(&self, mut point: usize) -> Vec<usize> {
-        let each = self.counts.iter().map(|count| {
-            let index = point % count;
-            point /= count;
-            index
-        });
-        each.collect()
-    }
-
-    pub fn coordinates(&self, point: usize) -> impl Iterator<Item = f64> {
-        let indices = self.indices(point);
-        indices.into_iter().enumerate().map(|(i, index)| self.min[i] + index as f64 * self.step[i])
-    }
-
-    /// Local maxima among all neighbours, highest first.
-    pub fn peaks(&self, values: &[f64]) -> Vec<usize> {
-        let directions = 3usize.pow(self.counts.len() as u32);
-        let is_peak = |point: usize| {
-            let indices = self.indices(point);
-            (0..directions).all(|direction| {
-                let (mut code, mut stride, mut place) = (direction, 1, 0);
-                for (index, count) in indices.iter().zip(&self.counts) {
-                    let moved = index + code % 3;
-                    if moved == 0 || moved > *count {
-                        return true;
-                    }
-                    place += (moved - 1) * stride;
-                    stride *= count;
-                    code /= 3;
-                }
-                values[place] <= values[point]
-            })
-        };
-        let mut peaks: Vec<usize> = (0..values.len()).filter(|&point| is_peak(point)).collect();
-        peaks.sort_by(|a, b| values[*b].total_cmp(&values[*a]));
-        peaks
-    }
-}
 
 /// Clock offsets that are tried, with their phasors `exp(+j w o)` on all subcarriers.
 #[derive(Debug, Clone)]
@@ -121,13 +70,13 @@ pub(super) struct Map {
 
 impl JointLikelihood<'_> {
     /// The map given the targets of `state`, which may have none. `lags` are searched where the state has no target.
-    pub fn map(&self, grid: &Grid, state: &DVector<f64>, lags: Option<&Lags>) -> Map {
+    pub fn map(&self, grid: &RegularGrid, state: &DVector<f64>, lags: Option<&Lags>) -> Map {
         let nodes = self.present(state);
         let lags = lags.filter(|_| self.targets(state) == 0);
         let mut views = vec![View::default(); self.nodes()];
         let mut map = Map { values: Vec::with_capacity(grid.points()), offsets_m: Vec::new() };
         for point in 0..grid.points() {
-            let position_m = self.position_m(grid.coordinates(point));
+            let position_m = self.layout.position_m(&grid.coordinates(point));
             self.layout.look_all(&position_m, false, &mut views);
             let mut offsets_m = vec![0.0; self.nodes()];
             let mut value = 0.0;
@@ -286,6 +235,6 @@ impl Product {
 }
 
 /// Whether a point lies in a box.
-pub(super) fn inside(point: &SpacePoint, min_m: &SpacePoint, max_m: &SpacePoint) -> bool {
+pub(super) fn inside(point: &Point, min_m: &Point, max_m: &Point) -> bool {
     (0..3).all(|axis| (min_m[axis]..=max_m[axis]).contains(&point[axis]))
 }

@@ -14,7 +14,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-use model::SpacePoint;
+use model::Point;
 use nalgebra::DMatrix;
 
 use super::evidence::Evidence;
@@ -40,16 +40,16 @@ pub struct JointSettings {
     /// Knowledge about the clocks.
     pub clocks: Clocks,
     /// Least coordinates of the searched volume.
-    pub min_m: SpacePoint,
+    pub min_m: Point,
     /// Largest coordinates of the searched volume; equal to the least ones along fixed axes.
-    pub max_m: SpacePoint,
+    pub max_m: Point,
 }
 
 /// The joint maximum.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JointFix {
     /// Positions, sorted by coordinates.
-    pub positions_m: Vec<SpacePoint>,
+    pub positions_m: Vec<Point>,
     /// Covariance of the free coordinates, target by target.
     pub covariance_m2: DMatrix<f64>,
     /// Clock offset of every node and its standard deviation; none for a node without spectra. Empty where clocks are known.

@@ -1,22 +1,23 @@
 //! The search: hypotheses that gain one target at a time.
 
-use model::SpacePoint;
+use model::Point;
 use model::units::SPEED_OF_LIGHT_M_S;
 use nalgebra::{DMatrix, DVector};
 
-use super::super::ascent::{Summit, climb};
 use super::super::evidence::Evidence;
+use super::super::grid::RegularGrid;
 use super::super::layout::Layout;
-use super::map::{Grid, Lags, inside};
+use super::map::{Lags, inside};
 use super::state::JointLikelihood;
 use super::{Clocks, JointError, JointFix, JointSettings};
+use crate::ascent::{Summit, climb};
 
 /// Spacing of the grid in units of the width of the peak: half a cell along every axis loses at most a tenth of it.
 const GRID_SPACING: f64 = 0.35;
 /// Spacing of clock offsets in units of the width of the peak.
 const LAG_SPACING: f64 = 0.35;
 /// Largest number of grid points.
-const MOST_POINTS: f64 = 300_000.0;
+const MOST_POINTS: usize = 300_000;
 /// Ascents from the map of the first target, and from that of every further one.
 const FIRST_STARTS: usize = 24;
 const LATER_STARTS: usize = 8;
@@ -34,12 +35,12 @@ const BETTER: f64 = 1e-9;
 pub(super) struct Search<'a> {
     likelihood: JointLikelihood<'a>,
     settings: JointSettings,
-    grid: Grid,
+    grid: RegularGrid,
     lags: Option<Lags>,
     /// Longest step along the free coordinates.
     longest_m: Vec<f64>,
     /// How far a target may lie outside of the volume.
-    margin_m: SpacePoint,
+    margin_m: Point,
 }
 
 impl<'a> Search<'a> {
@@ -49,25 +50,20 @@ impl<'a> Search<'a> {
         settings: &JointSettings,
     ) -> Result<Self, JointError> {
         let offsets = settings.clocks != Clocks::Known;
-        let likelihood = JointLikelihood { layout, evidence, base_m: settings.min_m, offsets };
+        let likelihood = JointLikelihood { layout, evidence, offsets };
         check(&likelihood, settings)?;
         let widths_m = widths_m(&likelihood, settings).ok_or(JointError::Unobservable)?;
         let axes = layout.axes();
-        let extent_m = |i: usize| settings.max_m[axes[i]] - settings.min_m[axes[i]];
-        let dimensions = axes.len();
-        let cells = |scale: f64| -> f64 {
-            let count = |i: usize| (extent_m(i) / (GRID_SPACING * scale * widths_m[i])).ceil() + 1.0;
-            (0..dimensions).map(count).product()
+        let corner = |of: &Point| -> Vec<f64> { axes.iter().map(|&axis| of[axis]).collect() };
+        let (min, max) = (corner(&settings.min_m), corner(&settings.max_m));
+        let mut longest: Vec<f64> = widths_m.iter().map(|width| GRID_SPACING * width).collect();
+        let grid = loop {
+            let grid = RegularGrid::new(min.clone(), &max, &longest);
+            if grid.points() <= MOST_POINTS {
+                break grid;
+            }
+            longest.iter_mut().for_each(|step| *step *= 1.1);
         };
-        let mut scale = 1.0;
-        while cells(scale) > MOST_POINTS {
-            scale *= 1.1;
-        }
-        let counts: Vec<usize> = (0..dimensions)
-            .map(|i| (extent_m(i) / (GRID_SPACING * scale * widths_m[i])).ceil() as usize + 1)
-            .collect();
-        let step = (0..dimensions).map(|i| extent_m(i) / (counts[i] - 1).max(1) as f64).collect();
-        let grid = Grid { min: axes.iter().map(|&axis| settings.min_m[axis]).collect(), step, counts };
         let lags = match settings.clocks {
             Clocks::Known => None,
             Clocks::Unknown { window_s } => {
@@ -75,7 +71,7 @@ impl<'a> Search<'a> {
                 Some(Lags::new(layout.frequencies_rad_s(), window_s, LAG_SPACING / spread))
             }
         };
-        let mut margin_m = SpacePoint::zeros();
+        let mut margin_m = Point::zeros();
         axes.iter().zip(&widths_m).for_each(|(&axis, width)| margin_m[axis] = 0.5 * width);
         let longest_m = widths_m.iter().map(|width| 0.5 * width).collect();
         Ok(Self { likelihood, settings: *settings, grid, lags, longest_m, margin_m })
@@ -105,13 +101,13 @@ impl<'a> Search<'a> {
         let map = self.likelihood.map(&self.grid, state, self.lags.as_ref());
         let targets = state.len() - self.likelihood.offset_count();
         let peaks = self.grid.peaks(&map.values);
-        let summits = peaks.into_iter().take(starts).map(|point| {
+        let summits = peaks.into_iter().take(starts).map(|(point, _)| {
             let found = self.grid.coordinates(point);
             let offsets = match map.offsets_m.get(point) {
                 Some(offsets_m) => offsets_m.clone(),
                 None => state.iter().skip(targets).copied().collect(),
             };
-            let start = state.iter().take(targets).copied().chain(found).chain(offsets).collect::<Vec<f64>>();
+            let start = state.iter().take(targets).copied().chain(found.iter().copied()).chain(offsets).collect::<Vec<f64>>();
             self.climb(DVector::from_vec(start))
         });
         self.best(summits.collect())
@@ -238,7 +234,7 @@ fn check(likelihood: &JointLikelihood, settings: &JointSettings) -> Result<(), J
 }
 
 /// Whether a point lies inside the searched volume, not on its surface.
-fn strictly_inside(point: &SpacePoint, axes: &[usize], settings: &JointSettings) -> bool {
+fn strictly_inside(point: &Point, axes: &[usize], settings: &JointSettings) -> bool {
     inside(point, &settings.min_m, &settings.max_m)
         && axes.iter().all(|&i| settings.min_m[i] < point[i] && point[i] < settings.max_m[i])
 }

@@ -1,6 +1,6 @@
 //! The likelihood as a function of the joint state.
 
-use model::SpacePoint;
+use model::Point;
 use model::algebra::unit_phasor;
 use model::units::SPEED_OF_LIGHT_M_S;
 use nalgebra::DVector;
@@ -8,15 +8,14 @@ use num_complex::Complex64;
 
 use super::super::evidence::{Evidence, PathEvidence};
 use super::super::layout::{Layout, View};
-use super::super::moments::{Expansion, Moments, NodeSight};
+use super::super::moments::{Moments, NodeSight};
+use crate::ascent::Expansion;
 
 /// Spectra of several targets, with or without unknown clock offsets.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct JointLikelihood<'a> {
     pub layout: &'a Layout,
     pub evidence: &'a Evidence,
-    /// A point whose coordinates along fixed axes are those of all targets.
-    pub base_m: SpacePoint,
     /// Whether clock offsets are part of the state.
     pub offsets: bool,
 }
@@ -62,19 +61,10 @@ impl JointLikelihood<'_> {
         if self.offsets { self.nodes() } else { 0 }
     }
 
-    /// Position from free coordinates.
-    pub fn position_m(&self, coordinates: impl IntoIterator<Item = f64>) -> SpacePoint {
-        let mut position_m = self.base_m;
-        for (&axis, value) in self.layout.axes().iter().zip(coordinates) {
-            position_m[axis] = value;
-        }
-        position_m
-    }
-
-    pub fn positions_m(&self, state: &DVector<f64>) -> Vec<SpacePoint> {
+    pub fn positions_m(&self, state: &DVector<f64>) -> Vec<Point> {
         let dimensions = self.dimensions();
-        let coordinates = |t: usize| (0..dimensions).map(move |i| state[t * dimensions + i]);
-        (0..self.targets(state)).map(|t| self.position_m(coordinates(t))).collect()
+        let coordinates = state.as_slice()[..self.targets(state) * dimensions].chunks(dimensions);
+        coordinates.map(|own| self.layout.position_m(own)).collect()
     }
 
     /// Clock offset of node `l` in metres of range.

@@ -6,7 +6,7 @@ use std::f64::consts::TAU;
 use model::algebra::unit_phasor;
 use model::random::{Purpose, Stream, complex_normal, stream};
 use model::units::SPEED_OF_LIGHT_M_S;
-use model::{Aperture, CMatrix, Carrier, Orientation, SpacePoint, Wavefront};
+use model::{ElementGrid, Aperture, CMatrix, Carrier, Orientation, Point, Wavefront};
 use nalgebra::{DVector, linalg::QR};
 use num_complex::Complex64;
 use proptest::prelude::*;
@@ -30,7 +30,6 @@ impl Scene {
         JointLikelihood {
             layout: &self.layout,
             evidence: &self.evidence,
-            base_m: self.settings.min_m,
             offsets,
         }
     }
@@ -49,11 +48,12 @@ fn uniform(random: &mut Stream) -> f64 {
     1.0 - (-normal(random).norm_sqr()).exp()
 }
 
-fn irs(random: &mut Stream, centre_m: SpacePoint, aim_m: SpacePoint, space: bool, k: usize) -> LayoutIrs {
+fn irs(random: &mut Stream, centre_m: Point, aim_m: Point, space: bool, k: usize) -> LayoutIrs {
     let orientation = Orientation::towards(centre_m, aim_m);
     let (grids, spacing_m, streams, subcarriers, bandwidth_hz) =
         if space { ([[4, 4], [4, 3]], 0.043, 4, 12, 100e6) } else { ([[8, 1], [8, 1]], 0.3, 5, 16, 50e6) };
-    let [elements, sensors] = grids.map(|grid| Aperture::grid(grid, spacing_m, &orientation));
+    let [elements, sensors] = grids
+        .map(|[columns, rows]| Aperture::grid(ElementGrid { columns, rows }, spacing_m, &orientation));
     let gaussian = CMatrix::from_fn(subcarriers, streams, |_, _| normal(random));
     let total = 4 * subcarriers;
     LayoutIrs {
@@ -73,23 +73,23 @@ fn scene(seed: u64, space: bool, wavefront: Wavefront, targets: usize, clocks: b
     let random = &mut random(seed);
     let (centres, min_m, max_m) = if space {
         let corners = [[0.0, 0.0, 4.0], [20.0, 0.0, 4.5], [20.0, 15.0, 3.5], [0.0, 15.0, 5.0]];
-        (corners.to_vec(), SpacePoint::new(2.0, 2.0, 0.0), SpacePoint::new(18.0, 13.0, 3.0))
+        (corners.to_vec(), Point::new(2.0, 2.0, 0.0), Point::new(18.0, 13.0, 3.0))
     } else {
         let around = [[10.0, 50.0, 0.0], [10.0, -50.0, 0.0], [50.0, 0.0, 0.0]];
-        (around.to_vec(), SpacePoint::zeros(), SpacePoint::new(10.0, 10.0, 0.0))
+        (around.to_vec(), Point::zeros(), Point::new(10.0, 10.0, 0.0))
     };
     let middle_m = (min_m + max_m) / 2.0;
     let parts = centres.iter().enumerate();
-    let parts = parts.map(|(k, centre)| irs(random, SpacePoint::from(*centre), middle_m, space, k)).collect();
+    let parts = parts.map(|(k, centre)| irs(random, Point::from(*centre), middle_m, space, k)).collect();
     let wavelength_m = if space { 0.0857 } else { 0.3 };
     let axes: Vec<usize> = if space { vec![0, 1, 2] } else { vec![0, 1] };
-    let layout = Layout::new(Carrier { wavelength_m, wavefront }, parts, axes.clone()).unwrap();
+    let layout = Layout::new(Carrier { wavelength_m, wavefront }, parts, axes.clone(), min_m).unwrap();
     let count = layout.irs().len();
     // Far enough apart to be resolved.
-    let mut positions_m: Vec<SpacePoint> = Vec::new();
+    let mut positions_m: Vec<Point> = Vec::new();
     while positions_m.len() < targets {
         let place =
-            SpacePoint::from_fn(|axis, _| min_m[axis] + uniform(random) * (max_m[axis] - min_m[axis]));
+            Point::from_fn(|axis, _| min_m[axis] + uniform(random) * (max_m[axis] - min_m[axis]));
         if positions_m.iter().all(|other| (place - other).xy().norm() > 3.5) {
             positions_m.push(place);
         }
@@ -231,8 +231,8 @@ fn impossible_problems_are_refused() {
     assert!(matches!(solve(JointSettings { targets: 0, ..settings }), Err(JointError::Targets { .. })));
     assert!(matches!(solve(JointSettings { targets: 1000, ..settings }), Err(JointError::Targets { .. })));
     let around = JointSettings {
-        max_m: SpacePoint::new(60.0, 10.0, 0.0),
-        min_m: SpacePoint::new(0.0, -10.0, 0.0),
+        max_m: Point::new(60.0, 10.0, 0.0),
+        min_m: Point::new(0.0, -10.0, 0.0),
         ..settings
     };
     assert_eq!(solve(around), Err(JointError::Inside { k: 2 }));

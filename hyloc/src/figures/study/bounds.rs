@@ -63,7 +63,7 @@ pub fn against_radius(study: &Study) -> anyhow::Result<Vec<Row>> {
         let reach = (CLOSEST_M / RADII_M[point]).powi(2);
         let distance_m = RADII_M[point] * draw.stream.random_range(reach..1.0).sqrt();
         let (sin, cos) = draw.stream.random_range(0.0..TAU).sin_cos();
-        Ok((scenario, first.position_m + Point::new(cos, sin) * distance_m))
+        Ok((scenario, first.position_m + Point::new(cos, sin, 0.0) * distance_m))
     })
 }
 

@@ -7,8 +7,6 @@
 
 use nalgebra::{DMatrix, DVector};
 
-use super::moments::Expansion;
-
 const MOST_STEPS: usize = 40;
 const MOST_HALVINGS: usize = 12;
 /// The ascent ends where the predicted gain is below this share of the value.
@@ -16,15 +14,54 @@ const LEAST_GAIN: f64 = 1e-13;
 /// Relative rounding of values.
 const ROUNDING: f64 = 1e-14;
 
+/// Value, gradient and information of a log-likelihood ratio.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Expansion {
+    pub value: f64,
+    pub gradient: DVector<f64>,
+    /// Minus the expected second derivatives: positive semidefinite.
+    pub information: DMatrix<f64>,
+}
+
+impl Expansion {
+    pub fn zeros(parameters: usize) -> Self {
+        Self {
+            value: 0.0,
+            gradient: DVector::zeros(parameters),
+            information: DMatrix::zeros(parameters, parameters),
+        }
+    }
+
+    /// The expansion in a state of which the parameters are the linear function `map`.
+    pub fn mapped(&self, map: &DMatrix<f64>) -> Self {
+        Self {
+            value: self.value,
+            gradient: map.tr_mul(&self.gradient),
+            information: map.tr_mul(&self.information) * map,
+        }
+    }
+
+    /// Adds the expansion of a term whose parameter `i` is parameter `places[i]` of this one. Several may be the same.
+    pub fn add(&mut self, term: &Self, places: &[usize]) {
+        self.value += term.value;
+        for (i, &a) in places.iter().enumerate() {
+            self.gradient[a] += term.gradient[i];
+            for (j, &b) in places.iter().enumerate() {
+                self.information[(a, b)] += term.information[(i, j)];
+            }
+        }
+    }
+}
+
 /// The maximum found.
 #[derive(Debug, Clone)]
-pub(super) struct Summit {
+pub(crate) struct Summit {
     pub at: DVector<f64>,
     pub value: f64,
 }
 
 /// Climbs from `start` to the nearest maximum; no step is longer than `longest` in any variable.
-pub(super) fn climb(
+pub(crate) fn climb(
     start: DVector<f64>,
     longest: &DVector<f64>,
     mut expand: impl FnMut(&DVector<f64>) -> Expansion,
