@@ -32,7 +32,7 @@ struct Instantly;
 impl Estimator for Instantly {
     fn estimate(&self, _: &FrameBlocks) -> Result<Vec<FusedFix>, FusionError> {
         let method = FixMethod::Other("none");
-        Ok(vec![FusedFix::new(method, Point::new(1.0, 2.0, 0.0), nalgebra::Matrix2::identity())])
+        Ok(vec![FusedFix::new(method, Point::new(1.0, 2.0, 0.0), nalgebra::DMatrix::identity(2, 2))])
     }
 }
 

@@ -6,11 +6,13 @@
 use estimation::angles::AngleEstimate;
 use estimation::fusion::{FrameBlocks, FusedFix, FusionError};
 use estimation::location::Status;
+use model::Point;
 use model::units::db_from_ratio;
 use proto::convert::{FrameId, Times};
 use serde::{Deserialize, Serialize};
 
 use crate::basis::missing_paths;
+use crate::place::{Axes, Place, upper_triangle};
 
 /// Where the reports came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,14 +25,14 @@ pub enum Source {
 /// The true position of the target, and the fix compared with it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Truth {
-    pub position_m: [f64; 2],
+    pub position_m: Place,
     /// Distance between fix and target.
     pub error_m: Option<f64>,
     /// Rms error that the exact bound allows with the paths that were received.
     pub bound_rms_m: Option<f64>,
-    /// Covariance of the bound: xx, xy, yy.
-    pub bound_m2: Option<[f64; 3]>,
-    /// Normalised squared error; its mean is 2 for a consistent covariance.
+    /// Covariance of the bound over the free coordinates, as its upper triangle.
+    pub bound_m2: Option<Vec<f64>>,
+    /// Normalised squared error; its mean is the number of free coordinates for a consistent covariance.
     pub nees: Option<f64>,
 }
 
@@ -65,7 +67,7 @@ pub struct Timing {
 /// Another position at which the target may be.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Alternative {
-    pub position_m: [f64; 2],
+    pub position_m: Place,
     /// Posterior probability of the mode at this position.
     pub probability: f64,
 }
@@ -79,12 +81,15 @@ pub struct FixRecord {
     /// How the fix was made: three-stage, direct or direct-frames; none when unobservable.
     pub method: Option<String>,
     /// None when unobservable.
-    pub position_m: Option<[f64; 2]>,
-    /// Covariance of the position error: xx, xy, yy.
-    pub covariance_m2: Option<[f64; 3]>,
+    pub position_m: Option<Place>,
+    /// Free coordinates of the position; absent in logs of releases without heights.
+    #[serde(default)]
+    pub axes: Option<Axes>,
+    /// Covariance of the position error over the free coordinates, as its upper triangle.
+    pub covariance_m2: Option<Vec<f64>>,
     /// Estimated only from several frames.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub velocity_m_per_frame: Option<[f64; 2]>,
+    pub velocity_m_per_frame: Option<Place>,
     /// Radius that contains the error with probability 1 - 1e-3 given one possible undetected fault.
     pub protection_level_m: Option<f64>,
     /// Nodes that reported.
@@ -170,20 +175,20 @@ impl FixRecord {
                 status => status,
             },
         };
+        let axes = fix.map(|fix| Axes::of_covariance(&fix.covariance_m2));
+        let place = |at: Point| Place::new(at, axes.unwrap_or(Axes::Xyz));
         let alternatives = fix
             .into_iter()
             .flat_map(|fix| &fix.alternatives)
-            .map(|other| Alternative { position_m: other.position_m.into(), probability: other.probability });
+            .map(|other| Alternative { position_m: place(other.position_m), probability: other.probability });
         Self {
             frame: frame.frame,
             status: status.to_string(),
             method: fix.map(|fix| fix.method.name().to_owned()),
-            position_m: fix.map(|fix| fix.position_m.into()),
-            covariance_m2: fix.map(|fix| {
-                let c = fix.covariance_m2;
-                [c.m11, c.m12, c.m22]
-            }),
-            velocity_m_per_frame: fix.and_then(|fix| fix.velocity_m_per_frame.map(Into::into)),
+            position_m: fix.map(|fix| place(fix.position_m)),
+            axes,
+            covariance_m2: fix.map(|fix| upper_triangle(&fix.covariance_m2)),
+            velocity_m_per_frame: fix.and_then(|fix| fix.velocity_m_per_frame.map(place)),
             protection_level_m: fix.and_then(|fix| fix.protection_level_m),
             paths: count * count - missing.len(),
             nodes,

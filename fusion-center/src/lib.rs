@@ -7,6 +7,7 @@
 //! ```
 
 pub mod assembler;
+mod axis_errors;
 mod basis;
 pub mod container;
 mod dashboard;
@@ -21,6 +22,7 @@ mod low_priority;
 pub mod method;
 mod node_table;
 mod options;
+pub mod place;
 mod pool;
 pub mod progress;
 mod publish;

@@ -1,7 +1,7 @@
 //! How frames become fixes: the settings that a recording must contain to be replayed.
 
 use estimation::direct::{Combination, DirectSettings};
-use estimation::fusion::{BatchSettings, FusionSettings, Method, PayloadKind, outside_the_paper};
+use estimation::fusion::{BatchSettings, FusionSettings, Method, PayloadKind};
 use model::System;
 use proto::convert::PayloadFormat;
 use proto::samples::Precision;
@@ -55,7 +55,7 @@ impl MethodSettings {
     /// Table I; below that, spectra retain signal that a block loses when its delay is wrong, so that direct fixes and
     /// batches use them. Eight bits per real number cause no measurable loss.
     pub fn payload(&self, site: &System) -> PayloadFormat {
-        let direct = self.method == Method::Direct || outside_the_paper(site).is_some();
+        let direct = self.method == Method::Direct || site.beyond_the_plane().is_some();
         let spectra = direct || self.batch_frames > 1;
         let kind = if spectra { PayloadKind::Spectrum } else { PayloadKind::Block };
         PayloadFormat { kind, precision: Precision::Q8 }

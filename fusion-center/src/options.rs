@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
-use estimation::fusion::Method;
+use estimation::fusion::{FuserError, Method};
 use model::System;
 use settings::check::{address, within};
 use settings::{HostNameOptions, ScenarioChoice, SettingsError};
@@ -58,7 +58,13 @@ impl FusionOptions {
         }
         self.tls.check(&self.listens())?;
         self.identity()?;
-        self.scenario.load_site()
+        let site = self.scenario.load_site()?;
+        match (self.method.method, site.beyond_the_plane()) {
+            (Method::ThreeStage, Some(reason)) => {
+                Err(SettingsError::Options(FuserError::ThreeStage(reason).to_string()))
+            }
+            _ => Ok(site),
+        }
     }
 
     /// The addresses that it listens on.

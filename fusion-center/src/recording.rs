@@ -19,6 +19,7 @@ use std::thread::JoinHandle;
 use std::time::Instant;
 
 use mcap::McapError;
+use model::scenario::Coordinates;
 use prost::Message;
 use proto::convert::FrameId;
 use proto::site::SharedSite;
@@ -93,7 +94,8 @@ pub struct FrameEntry {
 pub struct TruthEntry {
     pub run: u64,
     pub frame: u64,
-    pub position_m: [f64; 2],
+    #[serde(with = "model::scenario::coordinates::point")]
+    pub position_m: Coordinates,
     /// 1 m^2 in recordings of protocol version 2, which did not contain it.
     #[serde(default = "unit_cross_section_m2")]
     pub rcs_m2: f64,
@@ -266,6 +268,6 @@ mod tests {
     fn truth_without_a_cross_section_can_be_read() {
         let entry: TruthEntry =
             serde_json::from_str(r#"{"run": 1, "frame": 2, "position_m": [3.0, 4.0]}"#).unwrap();
-        assert_eq!(entry, TruthEntry { run: 1, frame: 2, position_m: [3.0, 4.0], rcs_m2: 1.0 });
+        assert_eq!(entry, TruthEntry { run: 1, frame: 2, position_m: [3.0, 4.0, 0.0], rcs_m2: 1.0 });
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use estimation::fusion::{Estimator, outside_the_paper};
+use estimation::fusion::Estimator;
 use model::System;
 use proto::secret::secret;
 use proto::site::SharedSite;
@@ -175,7 +175,7 @@ async fn serve(
     let count = site.system.irs_count();
     let payload = options.method.payload(&site.system);
     tracing::info!(payload = ?payload.kind, precision = payload.precision.name(), "nodes are asked to send");
-    if let Some(reason) = outside_the_paper(&site.system) {
+    if let Some(reason) = site.system.beyond_the_plane() {
         tracing::info!("fixes are located directly: {reason}");
     }
     if solver.lacks_direct() {

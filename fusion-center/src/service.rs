@@ -170,14 +170,14 @@ impl Fusion for FusionService {
                 () = self.shutdown.cancelled() => None,
             };
             let Some(record) = next else { break };
-            if !(record.x_m.is_finite() && record.y_m.is_finite()) {
+            if ![record.x_m, record.y_m, record.z_m].iter().all(|v| v.is_finite()) {
                 return Err(Status::invalid_argument("the truth must be finite"));
             }
             if !(record.rcs_m2.is_finite() && record.rcs_m2 > 0.0) {
                 return Err(Status::invalid_argument("rcs_m2 of the truth must be above 0 and finite"));
             }
             let frame = FrameId { run: record.run, frame: record.frame };
-            let (position_m, rcs_m2) = ([record.x_m, record.y_m], record.rcs_m2);
+            let (position_m, rcs_m2) = ([record.x_m, record.y_m, record.z_m], record.rcs_m2);
             if let Err(refusal) = source.tell(frame, TrueTarget { position_m: position_m.into(), rcs_m2 }) {
                 tracing::debug!(run = frame.run, frame = frame.frame, %refusal, "truth refused");
                 continue;

@@ -6,7 +6,9 @@ use hdrhistogram::Histogram;
 use model::units::db_from_ratio;
 use serde::Serialize;
 
+use crate::axis_errors::{AxisErrors, AxisFigures};
 use crate::fix::{FixRecord, Timing};
+use crate::place::Axes;
 
 /// Longest latency that is resolved.
 const LONGEST_NS: u64 = 600_000_000_000;
@@ -136,6 +138,9 @@ pub struct Statistics {
     bound: Moments,
     nees: Moments,
     error_times_bound: f64,
+    axes: AxisErrors,
+    /// Free coordinates of the latest of these fixes.
+    free_coordinates: Option<usize>,
     pub stages: StageHistograms,
 }
 
@@ -173,10 +178,15 @@ pub struct Figures {
     pub gap_db: Option<f64>,
     /// 95 % confidence interval.
     pub gap_db_interval: Option<[f64; 2]>,
-    /// Mean normalised squared error: 2 for a consistent covariance.
+    /// Mean normalised squared error: the number of free coordinates for a consistent covariance.
     pub nees: Option<f64>,
+    /// That number: 2 in a flat coverage area, else 3.
+    pub nees_expected: Option<usize>,
     /// 95 % confidence interval.
     pub nees_interval: Option<[f64; 2]>,
+    /// Error and bound along each coordinate, where positions have a height.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub axes: Option<BTreeMap<&'static str, AxisFigures>>,
     /// Latency per stage, of all fixes.
     pub latency_ms: BTreeMap<&'static str, Quantiles>,
 }
@@ -188,6 +198,8 @@ impl Statistics {
         let Some(truth) = &fix.truth else { return };
         if let (Some(error_m), Some(bound_m), Some(nees)) = (truth.error_m, truth.bound_rms_m, truth.nees) {
             self.judge(error_m, bound_m, nees, frames);
+            self.axes.add(fix);
+            self.free_coordinates = fix.axes.map(Axes::count);
         }
     }
 
@@ -217,7 +229,9 @@ impl Statistics {
             gap_db: mean(self.error.sum).zip(mean(self.bound.sum)).map(|(e, b)| db_from_ratio(e / b)),
             gap_db_interval: self.gap_db_interval(),
             nees: mean(self.nees.sum),
+            nees_expected: self.free_coordinates,
             nees_interval: self.nees_interval(),
+            axes: self.axes.figures(),
             latency_ms: BTreeMap::new(),
         }
     }
@@ -258,6 +272,8 @@ impl Statistics {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::place::Place;
+    use model::Point;
 
     #[test]
     fn quantiles_of_a_known_distribution() {
@@ -327,7 +343,7 @@ mod tests {
         (0..100).for_each(|i| tally.count(&none, Some(format!("reason {}", i % 20))));
         assert_eq!((tally.without_fix, tally.fixes, tally.reasons.len()), (100, 0, MOST_REASONS + 1));
         assert_eq!((tally.reasons["reason 3"], tally.reasons[OTHER_REASON]), (5, 20));
-        tally.count(&FixRecord { position_m: Some([0.0, 0.0]), ..none }, None);
+        tally.count(&FixRecord { position_m: Some(Place::new(Point::zeros(), Axes::Xy)), ..none }, None);
         assert_eq!((tally.without_fix, tally.fixes, tally.nominal), (100, 1, 0));
     }
 }

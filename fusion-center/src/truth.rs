@@ -8,11 +8,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use estimation::direct::Combination;
 use model::{Gain, Information, Point, Scheme, Score, System, constant_velocity_crb_m2};
-use nalgebra::Matrix2;
+use nalgebra::DMatrix;
 use proto::convert::FrameId;
 
 use crate::basis::Basis;
 use crate::fix::{FixRecord, Truth};
+use crate::place::{Axes, Place, symmetric, upper_triangle};
 
 /// Frames of one source whose truth is kept: more than the fixes under way and the frames of a batch.
 const REMEMBERED_FRAMES: usize = 8192;
@@ -186,14 +187,16 @@ impl TruthStore {
 pub fn judge(record: &FixRecord, basis: &Basis, system: &System, truth: &TruthStore) -> Option<Truth> {
     let target_m = truth.get(record.frame_id())?.position_m;
     let bound = bound_m2(basis, system, |frame| truth.get(frame));
-    let score = record.position_m.zip(record.covariance_m2).map(|(position_m, [xx, xy, yy])| {
-        Score::new(position_m.into(), &Matrix2::new(xx, xy, xy, yy), target_m)
-    });
+    let covariance_m2 = record.covariance_m2.as_deref().and_then(symmetric);
+    let score = record
+        .position_m
+        .zip(covariance_m2)
+        .map(|(position_m, covariance_m2)| Score::new(position_m.point(), &covariance_m2, target_m));
     Some(Truth {
-        position_m: target_m.into(),
+        position_m: Place::new(target_m, Axes::of_site(system)),
         error_m: score.map(|score| score.error_m),
-        bound_rms_m: bound.map(|bound| bound.trace().sqrt()),
-        bound_m2: bound.map(|bound| [bound.m11, bound.m12, bound.m22]),
+        bound_rms_m: bound.as_ref().map(|bound| bound.trace().sqrt()),
+        bound_m2: bound.as_ref().map(upper_triangle),
         nees: score.and_then(|score| score.nees),
     })
 }
@@ -209,7 +212,7 @@ fn bound_m2(
     basis: &Basis,
     system: &System,
     target: impl Fn(FrameId) -> Option<TrueTarget>,
-) -> Option<Matrix2<f64>> {
+) -> Option<DMatrix<f64>> {
     let coherent = basis.frames.len() > 1 && basis.combination == Combination::Coherent;
     let gain = if coherent { Gain::Known } else { Gain::Unknown };
     let last = basis.frames.last()?.number;

@@ -12,7 +12,6 @@ pub type ReportMessage = v1::FrameReport;
 impl FixRecord {
     /// The message of the watch stream.
     pub fn to_wire(&self) -> v1::Fix {
-        let point = |p: [f64; 2]| v1::Point { x_m: p[0], y_m: p[1] };
         let worst = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);
         let timing = &self.timing;
         v1::Fix {
@@ -21,8 +20,9 @@ impl FixRecord {
             time_ns: timing.time_ns,
             status: self.status.clone(),
             method: self.method.clone().unwrap_or_default(),
-            position: self.position_m.map(point),
-            covariance_m2: self.covariance_m2.map(|c| c.to_vec()).unwrap_or_default(),
+            position: self.position_m.map(Into::into),
+            covariance_m2: self.covariance_m2.clone().unwrap_or_default(),
+            axes: self.axes.map(|axes| axes.name().to_owned()).unwrap_or_default(),
             protection_level_m: self.protection_level_m,
             nodes: self.nodes.iter().map(|l| *l as u32).collect(),
             paths_used: self.paths as u32,
@@ -32,7 +32,7 @@ impl FixRecord {
                 .alternatives
                 .iter()
                 .map(|other| v1::Alternative {
-                    position: Some(point(other.position_m)),
+                    position: Some(other.position_m.into()),
                     probability: other.probability,
                 })
                 .collect(),
@@ -43,7 +43,7 @@ impl FixRecord {
                 Source::Replayed => "replayed",
             }
             .into(),
-            truth: self.truth.as_ref().map(|truth| point(truth.position_m)),
+            truth: self.truth.as_ref().map(|truth| truth.position_m.into()),
             bound_rms_m: self.truth.as_ref().and_then(|truth| truth.bound_rms_m),
             stages: Some(v1::StageTimes {
                 emit_ms: (!timing.emit_ms.is_empty()).then(|| worst(&timing.emit_ms)),

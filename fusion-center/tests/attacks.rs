@@ -238,7 +238,7 @@ async fn a_flood_of_truth_displaces_nothing() {
     let echoes = Echoes::new();
     let mut nodes = nodes(&center).await;
     let mut watch = center.client().await.watch(v1::WatchRequest {}).await.unwrap().into_inner();
-    let record = |frame, x_m| TruthRecord { run: RUN, frame, x_m, y_m: 1.0, rcs_m2: 5.0 };
+    let record = |frame, x_m| TruthRecord { run: RUN, frame, x_m, y_m: 1.0, z_m: 0.0, rcs_m2: 5.0 };
     let (simulator, told) = tokio::sync::mpsc::channel(64);
     let mut client = center.client().await;
     let telling =

@@ -27,7 +27,7 @@ async fn run_frames(order: [usize; 3], log: &Path, record: Option<&Path>) {
     for frame in 0..10 {
         let truth = echoes.source.target_m(frame);
         truths
-            .send(v1::TruthRecord { frame, x_m: truth.x, y_m: truth.y, run: RUN, rcs_m2: 5.0 })
+            .send(v1::TruthRecord { frame, x_m: truth.x, y_m: truth.y, z_m: truth.z, run: RUN, rcs_m2: 5.0 })
             .await
             .unwrap();
     }

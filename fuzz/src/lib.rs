@@ -93,7 +93,8 @@ pub fn scenario(data: &[u8]) {
     };
     // Larger systems are valid but take seconds.
     let small = |scenario: &Scenario| {
-        let counts = [scenario.surface.elements, scenario.surface.sensors, scenario.base_station.antennas];
+        let surface = &scenario.surface;
+        let counts = [surface.elements.count(), surface.sensors.count(), scenario.base_station.antennas];
         counts.into_iter().all(|count| count <= 64) && scenario.irs.len() <= 4
     };
     if let Some(system) = scenario.filter(small).and_then(|scenario| System::new(&scenario).ok()) {

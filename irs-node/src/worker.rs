@@ -129,7 +129,9 @@ impl Worker {
 
     /// Frames that are pushed, if the node listens for them, else those of the simulator.
     fn subscribe(&self) -> EchoSubscriber {
-        let SystemParts { sensors, subcarriers, bandwidth_hz, .. } = *self.assignment.site.system;
+        let system = &self.assignment.site.system;
+        let SystemParts { subcarriers, bandwidth_hz, .. } = **system;
+        let sensors = system.sensors();
         let (node, site_sha256) = (self.assignment.index, self.assignment.site.sha256);
         let window = self.context.options.window;
         if let Some(echoes) = &self.context.echoes {
@@ -180,8 +182,9 @@ impl Worker {
         if !self.is_asked_for(id) {
             return;
         }
-        let SystemParts { sensors, subcarriers, .. } = &*self.assignment.site.system;
-        let matrix = match delivery.frame.into_matrix(self.assignment.index, *sensors, *subcarriers) {
+        let system = &self.assignment.site.system;
+        let shape = (system.sensors(), system.subcarriers);
+        let matrix = match delivery.frame.into_matrix(self.assignment.index, shape.0, shape.1) {
             Ok(matrix) => matrix,
             Err(error) => return self.refuse(&error),
         };

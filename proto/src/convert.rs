@@ -133,8 +133,8 @@ pub fn report_message(
             filtered_ns: times.filtered_ns,
             sent_ns: times.sent_ns,
         }),
-        arrival_rad: Some(delays.arrival_rad),
-        arrival_variance_rad2: delays.arrival_variance_rad2,
+        arrival_rad: delays.arrival.map(|arrival| arrival.bearing_rad),
+        arrival_variance_rad2: delays.arrival.map_or(0.0, |arrival| arrival.variance_rad2),
         averaged_frames: delays.frames as u32,
         ..v1::FrameReport::default()
     }

@@ -8,7 +8,9 @@
 use model::scenario::{Coverage, ScenarioError};
 use model::system::Irs;
 use model::waveform::Waveform;
-use model::{CMatrix, CrossSectionPrior, MOST_IRS, Point, Pose, System, SystemParts, Wavefront};
+use model::{
+    CMatrix, CrossSectionPrior, ElementGrid, MOST_IRS, Orientation, Point, Pose, System, SystemParts, Wavefront,
+};
 use prost::Message;
 use sha2::{Digest, Sha256};
 
@@ -30,6 +32,8 @@ pub enum SiteError {
     Missing(&'static str),
     #[error("{key} = {value} of the site: must be between 1 and {most}")]
     Count { key: &'static str, value: usize, most: usize },
+    #[error("{rows} rows of {count} {what} of the site: the rows of a panel must divide its elements")]
+    Rows { what: &'static str, rows: u32, count: usize },
     #[error("the {what} of irs[{k}] has {found} bytes, expected {expected}")]
     Length { what: &'static str, k: usize, found: usize, expected: usize },
     #[error(
@@ -117,7 +121,7 @@ fn site_message(system: &System, precision: Precision) -> v1::Site {
         Precision::F64 => value,
         _ => f64::from(value as f32),
     };
-    let point = |at: Point| Some(v1::Point { x_m: real(at.x), y_m: real(at.y) });
+    let point = |at: Point| Some(v1::Point { x_m: real(at.x), y_m: real(at.y), z_m: real(at.z) });
     let packed = |matrix: &CMatrix| pack(matrix, precision, DitherKey([0; 4])).bytes;
     let irs = system.irs.iter().map(|irs| v1::SiteIrs {
         position: point(irs.pose.position_m),
@@ -126,7 +130,11 @@ fn site_message(system: &System, precision: Precision) -> v1::Site {
         reflected_signal: packed(&irs.reflected_signal),
         subcarriers: irs.waveform.subcarriers.iter().map(|&index| index as u32).collect(),
         codes: packed(&irs.waveform.codes),
+        elevation_rad: real(irs.pose.orientation.elevation_rad),
+        roll_rad: real(irs.pose.orientation.roll_rad),
     });
+    // One row is the default, so that line arrays are encoded as before there were panels.
+    let rows = |grid: ElementGrid| if grid.is_line() { 0 } else { grid.rows as u32 };
     v1::Site {
         wavelength_m: real(system.wavelength_m),
         spacing_wavelengths: real(system.spacing_wavelengths),
@@ -140,6 +148,8 @@ fn site_message(system: &System, precision: Precision) -> v1::Site {
         prior_rcs_deviation_db: real(system.prior.deviation_db),
         sensors: system.sensors() as u32,
         elements: system.elements() as u32,
+        sensor_rows: rows(system.sensor_grid),
+        element_rows: rows(system.element_grid),
         base_station: point(system.base_station_m),
         coverage_min: point(system.coverage.min_m.into()),
         coverage_max: point(system.coverage.max_m.into()),
@@ -173,8 +183,8 @@ fn site_from_wire(message: &v1::Site) -> Result<System, SiteError> {
             deviation_db: message.prior_rcs_deviation_db,
         },
         base_station_m: point("base_station", message.base_station)?,
-        sensors: size("sensors", message.sensors)?,
-        elements,
+        sensor_grid: grid("sensors", size("sensors", message.sensors)?, message.sensor_rows)?,
+        element_grid: grid("elements", elements, message.element_rows)?,
         coverage,
         irs: irs.collect::<Result<_, _>>()?,
     })?)
@@ -198,7 +208,11 @@ fn irs_from_wire(k: usize, irs: &v1::SiteIrs, elements: usize, subcarriers: usiz
     Ok(Irs {
         pose: Pose {
             position_m: point("position of an IRS", irs.position)?,
-            broadside_rad: irs.broadside_rad,
+            orientation: Orientation {
+                azimuth_rad: irs.broadside_rad,
+                elevation_rad: irs.elevation_rad,
+                roll_rad: irs.roll_rad,
+            },
         },
         reflected_signal: matrix("reflected signal", &irs.reflected_signal, (elements, streams))?,
         waveform: Waveform {
@@ -214,6 +228,15 @@ fn size(key: &'static str, value: u32) -> Result<usize, SiteError> {
     if (1..=most).contains(&value) { Ok(value) } else { Err(SiteError::Count { key, value, most }) }
 }
 
+/// The columns and rows of a panel of `count` elements; 0 rows count as one.
+fn grid(what: &'static str, count: usize, rows: u32) -> Result<ElementGrid, SiteError> {
+    let rows_of_panel = rows.max(1) as usize;
+    if count.is_multiple_of(rows_of_panel) {
+        return Ok(ElementGrid { columns: count / rows_of_panel, rows: rows_of_panel });
+    }
+    Err(SiteError::Rows { what, rows, count })
+}
+
 fn point(what: &'static str, message: Option<v1::Point>) -> Result<Point, SiteError> {
-    message.map(|at| Point::new(at.x_m, at.y_m, 0.0)).ok_or(SiteError::Missing(what))
+    message.map(|at| Point::new(at.x_m, at.y_m, at.z_m)).ok_or(SiteError::Missing(what))
 }

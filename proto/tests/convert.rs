@@ -64,7 +64,7 @@ fn every_payload_survives_the_wire() {
             let message = v1::FrameReport::decode(bytes.as_slice()).unwrap();
             let report = report_from_wire(message, NODE, source.system()).unwrap();
             assert_eq!((report.refused.len(), report.paths.len(), report.bytes), (0, 3, bytes.len()));
-            assert_eq!(report.node.arrival.unwrap().bearing_rad, delays.arrival_rad);
+            assert_eq!(report.node.arrival, delays.arrival);
             for ((_, path), sent) in report.paths.iter().zip(&delays.paths) {
                 let (received, sent) = match &path.payload {
                     Payload::Parameters => continue,

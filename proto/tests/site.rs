@@ -3,7 +3,7 @@
 use hyloc_proto::site::{SharedSite, SiteError};
 use hyloc_proto::v1;
 use model::scenario::{CrossSection, Motion};
-use model::{Scenario, System, SystemParts};
+use model::{ElementGrid, Scenario, System, SystemParts};
 use proptest::prelude::*;
 use prost::Message;
 
@@ -31,13 +31,32 @@ fn a_site_survives_the_wire() {
     }
 }
 
+/// Heights, orientations and panels survive too; a site without them is encoded as before there were any, so that its hash
+/// is the same.
+#[test]
+fn space_survives_the_wire_and_the_plane_takes_no_room() {
+    let mut scenario = Scenario::default();
+    scenario.coverage.max_m[2] = 3.0;
+    scenario.surface.elements = ElementGrid { columns: 4, rows: 2 };
+    scenario.surface.sensors = ElementGrid { columns: 3, rows: 5 };
+    scenario.irs[0].position_m[2] = 4.0;
+    scenario.irs[1].roll_deg = Some(30.0);
+    let site = shared(&scenario);
+    assert_eq!(SharedSite::decode(&site.encode()).unwrap().system, System::new(&scenario).unwrap());
+    let flat = shared(&Scenario::default()).message;
+    let plane = |irs: &v1::SiteIrs| irs.position.unwrap().z_m == 0.0 && (irs.elevation_rad, irs.roll_rad) == (0.0, 0.0);
+    assert!(flat.irs.iter().all(plane));
+    assert_eq!((flat.sensor_rows, flat.element_rows), (0, 0));
+    assert_ne!(site.sha256, shared(&Scenario::default()).sha256);
+}
+
 /// Whatever only the simulator knows leaves no trace: neither in the bytes nor in the hash.
 #[test]
 fn nothing_of_the_truth_is_in_a_site() {
     let site = shared(&Scenario::default());
     let mut other = Scenario::default();
     other.target.rcs_dbsm = -3.0;
-    other.target.motion = Motion::Fixed { position_m: [1.0, 2.0] };
+    other.target.motion = Motion::Fixed { position_m: [1.0, 2.0, 0.0] };
     other.imperfections.clock_offset_s = 1e-9;
     other.imperfections.cross_section = CrossSection::Swerling1;
     other.imperfections.second_order_reflections = true;
@@ -56,7 +75,7 @@ fn the_hash_tells_sites_apart_and_forgives_the_last_bit() {
     assert!(matches!(SharedSite::with_hash(site.message.clone(), &[7; 32]), Err(SiteError::Hash)));
     // Another platform's sine.
     let mut nudged = SystemParts::clone(&site.system);
-    nudged.irs[1].pose.broadside_rad() *= 1.0 + f64::EPSILON;
+    nudged.irs[1].pose.orientation.azimuth_rad *= 1.0 + f64::EPSILON;
     let nudged = System::checked(nudged).unwrap();
     assert_ne!(nudged, site.system);
     assert_eq!(SharedSite::new(nudged).unwrap().sha256, site.sha256);
@@ -64,11 +83,17 @@ fn the_hash_tells_sites_apart_and_forgives_the_last_bit() {
 
 #[test]
 fn hostile_sites_are_refused_by_name() {
-    let cases: [(String, &str); 14] = [
+    let cases: [(String, &str); 17] = [
         (refusal(|site| site.irs.clear()), "IRSs = 0"),
         (refusal(|site| site.irs = vec![site.irs[0].clone(); 33]), "IRSs = 33"),
         (refusal(|site| site.elements = u32::MAX), "elements = 4294967295"),
         (refusal(|site| site.sensors = 0), "sensors = 0"),
+        (refusal(|site| site.sensor_rows = 3), "3 rows of 10 sensors"),
+        (refusal(|site| site.element_rows = u32::MAX), "4294967295 rows of 10 elements"),
+        (
+            refusal(|site| site.irs[1].position.as_mut().unwrap().z_m = f64::NAN),
+            "irs[1].position_m[2] = NaN",
+        ),
         (refusal(|site| site.coverage_max = None), "no coverage_max"),
         (refusal(|site| site.noise_power_w = f64::NAN), "noise_power_w = NaN"),
         (refusal(|site| site.prior_rcs_deviation_db = 1e9), "prior.deviation_db"),

@@ -63,7 +63,7 @@ impl SimulatorOptions {
         self.tls.check(&self.listens())?;
         self.identity()?;
         let scenario = self.scenario.load()?;
-        let (sensors, subcarriers) = (scenario.surface.sensors, scenario.signal.subcarriers);
+        let (sensors, subcarriers) = (scenario.surface.sensors.count(), scenario.signal.subcarriers);
         if EchoFrame::fits(sensors, subcarriers) {
             return Ok(scenario);
         }

@@ -65,10 +65,10 @@ impl TruthFeed {
 
     /// Adds the position and cross-section of the target.
     pub fn write(&self, id: FrameId, target_m: Point, rcs_m2: f64) {
-        let (x_m, y_m) = (target_m.x, target_m.y);
+        let [x_m, y_m, z_m] = target_m.into();
         let mut buffer = self.buffer();
         buffer.summary.made += 1;
-        buffer.records.push_back(v1::TruthRecord { run: id.run, frame: id.frame, x_m, y_m, rcs_m2 });
+        buffer.records.push_back(v1::TruthRecord { run: id.run, frame: id.frame, x_m, y_m, z_m, rcs_m2 });
         if buffer.records.len() > KEPT {
             buffer.records.pop_front();
             buffer.summary.lost += u64::from(buffer.sent <= buffer.first);

@@ -54,7 +54,7 @@ impl Running {
             node,
             site_sha256: SharedSite::new(System::new(&self.scenario).unwrap()).unwrap().sha256,
             window: 64,
-            sensors: self.scenario.surface.sensors,
+            sensors: self.scenario.surface.sensors.count(),
             subcarriers: self.scenario.signal.subcarriers,
             timings: Timings { silence: Duration::from_secs(10), ..Timings::default() },
         })

@@ -31,7 +31,7 @@ fn main() {
     let report = report();
     write("report", "report", &[&[0], report.encode_to_vec().as_slice()].concat());
     let small = Scenario {
-        surface: model::scenario::Surface { elements: 2, ..Default::default() },
+        surface: model::scenario::Surface { elements: 2.into(), ..Default::default() },
         ..Scenario::default()
     };
     let small = proto::site::SharedSite::new(model::System::new(&small).unwrap()).unwrap();

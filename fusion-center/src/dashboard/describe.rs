@@ -21,7 +21,8 @@ fn requests() -> Value {
     json!({
         "GET /": "the page, which uses only this API",
         "GET /api": "this description",
-        "GET /api/site": "base station, coverage area and IRSs with broadside and unambiguous half sector",
+        "GET /api/site": "base station, coverage area and IRSs with orientation and unambiguous half sector; positions have three \
+                          coordinates where there is a height",
         "GET /api/summary": "fixes so far, error against the exact bound, latency per stage, ledger of every node",
         "GET /api/live": "server-sent events: 'fix' holds the latest fix, at most ten a second, and a hundred for all \
                           viewers together; 'status' holds nodes, counts and the server's time, twice a second; a slow reader misses events; \
@@ -41,8 +42,9 @@ fn fix() -> Value {
     json!({
         "frame": "number of the frame",
         "status": "nominal, degraded, doubtful or unobservable",
-        "position_m": "estimated position of the target: [x, y]",
-        "covariance_m2": "of its error: [xx, xy, yy]",
+        "position_m": "estimated position of the target: [x, y], or [x, y, z] where there is a height",
+        "axes": "free coordinates of the position: xy in a flat coverage area, else xyz; null without a fix",
+        "covariance_m2": "of its error over the axes, the upper triangle row by row: [xx, xy, yy], or [xx, xy, xz, yy, yz, zz]",
         "protection_level_m": "radius that contains the error with probability 0.999 given one undetected fault",
         "nodes": "indices of the nodes that reported",
         "paths": "number of paths received, of K^2",
@@ -55,7 +57,7 @@ fn fix() -> Value {
         "delay_s": "refined delay of each path, by l, then k",
         "snr_db": "signal-to-noise ratio of each path as measured by its node, by l, then k",
         "method": "three-stage, direct or direct-frames; null without a fix",
-        "velocity_m_per_frame": "only if several frames are combined",
+        "velocity_m_per_frame": "only if several frames are combined: two or three coordinates as in position_m",
         "iterations": "of the joint solver",
         "source": "simulated or replayed",
         "truth": "null unless a simulator has sent it: position_m, error_m, bound_rms_m, bound_m2 (covariance), nees",
@@ -77,7 +79,8 @@ fn status() -> Value {
         "without_fix": "frames without one",
         "gap_db": "ratio of the mean squared error to the mean exact bound of the data behind each fix",
         "gap_db_interval": "95 % confidence interval: [low, high]",
-        "nees": "mean normalised squared error; 2 is consistent",
+        "nees": "mean normalised squared error; nees_expected is consistent",
+        "nees_expected": "number of free coordinates: 2 in a flat coverage area, else 3",
         "nees_interval": "95 % confidence interval: [low, high]",
         "rms_error_m": "rms distance between fix and truth",
         "bound_rms_m": "rms error that the exact bound allows",

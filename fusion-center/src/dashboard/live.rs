@@ -175,6 +175,7 @@ fn status(
         "gap_db": figures.gap_db,
         "gap_db_interval": figures.gap_db_interval,
         "nees": figures.nees,
+        "nees_expected": figures.nees_expected,
         "nees_interval": figures.nees_interval,
         "rms_error_m": figures.rms_error_m,
         "bound_rms_m": figures.bound_rms_m,

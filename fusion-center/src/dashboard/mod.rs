@@ -19,13 +19,14 @@ use axum::middleware::map_response;
 use axum::response::Response;
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use model::System;
+use model::{Point, System};
 use model::units::dbm_from_watts;
 use serde::Serialize;
 use telemetry::needing;
 use trust::Needs;
 
 use crate::node_table::NodeTable;
+use crate::place::{Axes, Place};
 use crate::publish::Viewer;
 use crate::run::FusionSummary;
 pub use control::{Control, ControlSettings};
@@ -83,8 +84,9 @@ impl Dashboard {
 /// Positions of the site's stations, for the map.
 #[derive(Debug, Clone, Serialize)]
 pub struct SiteView {
-    base_station_m: [f64; 2],
-    coverage_m: [[f64; 2]; 2],
+    base_station_m: Place,
+    /// Least and largest coordinates.
+    coverage_m: [Place; 2],
     irs: Vec<SiteIrs>,
     power_dbm: f64,
     /// Short form of the site's hash.
@@ -93,22 +95,29 @@ pub struct SiteView {
 
 #[derive(Debug, Clone, Serialize)]
 struct SiteIrs {
-    position_m: [f64; 2],
+    position_m: Place,
+    /// Azimuth of the boresight.
     broadside_rad: f64,
+    elevation_rad: f64,
+    roll_rad: f64,
     half_sector_rad: f64,
 }
 
 impl SiteView {
     pub fn new(system: &System, hash: String) -> Self {
+        let axes = Axes::of_site(system);
+        let place = |at: Point| Place::new(at, axes);
         let half_sector_rad = system.sensor_array().unambiguous_half_sector_rad();
         let irs = system.irs.iter().map(|irs| SiteIrs {
-            position_m: irs.pose.position_m.into(),
+            position_m: place(irs.pose.position_m),
             broadside_rad: irs.pose.broadside_rad(),
+            elevation_rad: irs.pose.orientation.elevation_rad,
+            roll_rad: irs.pose.orientation.roll_rad,
             half_sector_rad,
         });
         Self {
-            base_station_m: system.base_station_m.into(),
-            coverage_m: [system.coverage.min_m, system.coverage.max_m],
+            base_station_m: place(system.base_station_m),
+            coverage_m: [system.coverage.min_m, system.coverage.max_m].map(|at| place(at.into())),
             irs: irs.collect(),
             power_dbm: dbm_from_watts(system.transmit_power_w),
             hash,

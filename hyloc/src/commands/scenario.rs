@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use indicatif::ProgressIterator;
-use model::scenario::ring;
+use model::scenario::{Coordinates, coordinates, ring};
 use model::units::db_from_ratio;
 use model::{EchoSource, Gain, Information, Point, RankCase, Scheme, System};
 use serde::Serialize;
@@ -20,7 +20,8 @@ use crate::solve::angles::AngleCase;
 /// Derived quantities of a scenario, for a target at the centre of the coverage area.
 #[derive(Debug, Serialize)]
 struct ScenarioSummary {
-    target_m: [f64; 2],
+    #[serde(with = "coordinates::point")]
+    target_m: Coordinates,
     noise_power_w: f64,
     unambiguous_half_sector_deg: f64,
     irs: Vec<IrsSummary>,
@@ -31,8 +32,12 @@ struct ScenarioSummary {
 
 #[derive(Debug, Serialize)]
 struct IrsSummary {
-    position_m: [f64; 2],
+    #[serde(with = "coordinates::point")]
+    position_m: Coordinates,
+    /// Azimuth of the boresight.
     broadside_deg: f64,
+    elevation_deg: f64,
+    roll_deg: f64,
     widest_view_deg: f64,
     /// `2 D^2 / (lambda d)` at the centre of the coverage area.
     near_field_ratio: f64,
@@ -47,6 +52,11 @@ struct SchemeSummary {
     scheme: &'static str,
     exact: Option<f64>,
     paper: Option<f64>,
+    /// Of the exact bound, where the coverage area has a height.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exact_horizontal: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exact_vertical: Option<f64>,
 }
 
 pub fn check(file: Option<PathBuf>, overrides: Vec<String>, json: bool) -> anyhow::Result<()> {
@@ -83,7 +93,7 @@ fn summarise(system: &System, single: Option<&System>, rcs_m2: f64) -> ScenarioS
     let centre = system.coverage.centre();
     let count = system.irs_count();
     ScenarioSummary {
-        target_m: [centre.x, centre.y],
+        target_m: centre.into(),
         noise_power_w: system.noise_power_w,
         unambiguous_half_sector_deg: system.sensor_array().unambiguous_half_sector_rad().to_degrees(),
         irs: (0..count).filter_map(|k| irs_summary(system, k, rcs_m2)).collect(),
@@ -100,8 +110,10 @@ fn summarise(system: &System, single: Option<&System>, rcs_m2: f64) -> ScenarioS
 fn irs_summary(system: &System, k: usize, rcs_m2: f64) -> Option<IrsSummary> {
     let irs = system.irs.get(k)?;
     Some(IrsSummary {
-        position_m: [irs.pose.position_m.x, irs.pose.position_m.y],
-        broadside_deg: irs.pose.broadside_rad().to_degrees(),
+        position_m: irs.pose.position_m.into(),
+        broadside_deg: irs.pose.orientation.azimuth_rad.to_degrees(),
+        elevation_deg: irs.pose.orientation.elevation_rad.to_degrees(),
+        roll_deg: irs.pose.orientation.roll_rad.to_degrees(),
         widest_view_deg: system.widest_view_rad(k)?.to_degrees(),
         near_field_ratio: system.near_field_ratio(k)?,
         streams: irs.reflected_signal.ncols(),
@@ -116,14 +128,19 @@ fn irs_summary(system: &System, k: usize, rcs_m2: f64) -> Option<IrsSummary> {
 }
 
 fn bounds(system: &System, single: Option<&System>, target: Point, rcs_m2: f64) -> Vec<SchemeSummary> {
-    let rms = |system: &System, gain, scheme| {
-        let bound = Information::new(system, target, rcs_m2, gain).position_crb_m2(scheme).ok()?;
-        Some(bound.trace().sqrt())
+    let bound = |system: &System, gain, scheme| {
+        Information::new(system, target, rcs_m2, gain).position_crb_m2(scheme).ok()
     };
-    let row = |name, system: &System, scheme| SchemeSummary {
-        scheme: name,
-        exact: rms(system, Gain::Unknown, scheme),
-        paper: rms(system, Gain::Known, scheme),
+    let row = |name, system: &System, scheme| {
+        let exact = bound(system, Gain::Unknown, scheme);
+        let in_space = exact.as_ref().filter(|bound| bound.nrows() == 3);
+        SchemeSummary {
+            scheme: name,
+            exact: exact.as_ref().map(|bound| bound.trace().sqrt()),
+            paper: bound(system, Gain::Known, scheme).map(|bound| bound.trace().sqrt()),
+            exact_horizontal: in_space.map(|bound| (bound[(0, 0)] + bound[(1, 1)]).sqrt()),
+            exact_vertical: in_space.map(|bound| bound[(2, 2)].sqrt()),
+        }
     };
     let mut rows = vec![
         row("hybrid", system, Scheme::Hybrid),
@@ -143,14 +160,19 @@ fn table(summary: &ScenarioSummary) -> String {
 }
 
 fn write_table(out: &mut String, s: &ScenarioSummary) -> std::fmt::Result {
-    writeln!(out, "Target at the centre of the coverage area, ({}, {}) m", s.target_m[0], s.target_m[1])?;
+    let place = |at: &Coordinates| {
+        let shown: Vec<String> = coordinates::stated(at).iter().map(|value| format!("{value:.1}")).collect();
+        format!("({})", shown.join(", "))
+    };
+    let centre: Vec<String> = coordinates::stated(&s.target_m).iter().map(f64::to_string).collect();
+    writeln!(out, "Target at the centre of the coverage area, ({}) m", centre.join(", "))?;
     writeln!(out, "Unambiguous sector: +-{:.1} degrees from broadside\n", s.unambiguous_half_sector_deg)?;
     writeln!(
         out,
         "IRS   position (m)        broadside   view     near field  streams  subcarriers  rank  case"
     )?;
     for (k, irs) in s.irs.iter().enumerate() {
-        let place = format!("({:.1}, {:.1})", irs.position_m[0], irs.position_m[1]);
+        let place = place(&irs.position_m);
         writeln!(
             out,
             "{k:<5} {place:<18} {:>8.1} deg {:>5.1} deg {:>11.2} {:>8} {:>12} {:>5} {:>5}",
@@ -167,10 +189,27 @@ fn write_table(out: &mut String, s: &ScenarioSummary) -> std::fmt::Result {
     for row in &s.path_snr_db {
         writeln!(out, "  {}", row.iter().map(|v| format!("{v:6.1}")).collect::<Vec<_>>().join(" "))?;
     }
-    writeln!(out, "\nPosition bound, rms (m)    exact    paper")?;
+    let in_space = s.irs.iter().any(|irs| irs.position_m[2] != 0.0 || (irs.elevation_deg, irs.roll_deg) != (0.0, 0.0));
+    if in_space {
+        writeln!(out, "\nBoresight (degrees)  azimuth  elevation     roll")?;
+        for (k, irs) in s.irs.iter().enumerate() {
+            let (azimuth, elevation) = (irs.broadside_deg, irs.elevation_deg);
+            writeln!(out, "  IRS {k:<12} {azimuth:>9.1} {elevation:>10.1} {:>8.1}", irs.roll_deg)?;
+        }
+    }
+    let heights = if s.bound_rms_m.iter().any(|row| row.exact_vertical.is_some()) {
+        "  horizontal and vertical (exact)"
+    } else {
+        ""
+    };
+    writeln!(out, "\nPosition bound, rms (m)    exact    paper{heights}")?;
     for row in &s.bound_rms_m {
         let show = |v: Option<f64>| v.map_or("       -".into(), |v| format!("{v:8.4}"));
-        writeln!(out, "  {:<20} {} {}", row.scheme, show(row.exact), show(row.paper))?;
+        write!(out, "  {:<20} {} {}", row.scheme, show(row.exact), show(row.paper))?;
+        if row.exact_vertical.is_some() {
+            write!(out, "  {} {}", show(row.exact_horizontal), show(row.exact_vertical))?;
+        }
+        writeln!(out)?;
     }
     for warning in &s.warnings {
         writeln!(out, "\nwarning: {warning}")?;

@@ -114,8 +114,6 @@ impl DemoReport {
 
     fn write(&self, out: &mut String) -> std::fmt::Result {
         let fusion = &self.fusion;
-        let centimetres =
-            |value: &Value| value.as_f64().map_or("-".into(), |metres| format!("{:.1} cm", 100.0 * metres));
         writeln!(
             out,
             "{} fixes of {} IRSs at {} dBm ({} nominal, {} degraded, {} doubtful), availability {}, first fix after {}",
@@ -128,6 +126,7 @@ impl DemoReport {
             self.availability().map_or("-".into(), |share| format!("{:.1} %", 100.0 * share)),
             self.first_fix_s.map_or("-".into(), |s| format!("{s:.2} s")),
         )?;
+        let expected = fusion["nees_expected"].as_u64().unwrap_or(2);
         let interval = |key: &str| {
             let ends: Vec<f64> =
                 fusion[key].as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
@@ -144,12 +143,31 @@ impl DemoReport {
                 .map_or("-".into(), |gap| format!("{gap:.2} dB{}", interval("gap_db_interval"))),
             fusion["nees"]
                 .as_f64()
-                .map_or("-".into(), |nees| format!("{nees:.2}{}, 2 is expected", interval("nees_interval"))),
+                .map_or("-".into(), |nees| format!("{nees:.2}{}, {expected} is expected", interval("nees_interval"))),
         )?;
+        self.write_axes(out)?;
         self.write_load(out)?;
         writeln!(out)?;
         self.write_latency(out)?;
         self.write_ledger(out)
+    }
+
+    /// Horizontal and vertical error, and every coordinate against its bound, where positions have a height.
+    fn write_axes(&self, out: &mut String) -> std::fmt::Result {
+        let axes = &self.fusion["axes"];
+        let figure = |axis: &str, key: &str| axes[axis][key].as_f64();
+        let horizontal = |key: &str| Some(json!(figure("x", key)?.hypot(figure("y", key)?)));
+        let (Some(rms), Some(bound)) = (horizontal("rms_m"), horizontal("bound_rms_m")) else { return Ok(()) };
+        writeln!(
+            out,
+            "horizontal rms {}, bound {}; vertical rms {}, bound {}",
+            centimetres(&rms),
+            centimetres(&bound),
+            centimetres(&axes["z"]["rms_m"]),
+            centimetres(&axes["z"]["bound_rms_m"]),
+        )?;
+        let gap = |axis: &str| format!("{axis} {:.2} dB", figure(axis, "gap_db").unwrap_or(f64::NAN));
+        writeln!(out, "gap by coordinate: {}", ["x", "y", "z"].map(gap).join(", "))
     }
 
     fn write_load(&self, out: &mut String) -> std::fmt::Result {
@@ -196,6 +214,10 @@ impl DemoReport {
         let unaccounted = self.fusion["unaccounted"].as_i64();
         writeln!(out, "unaccounted {}", unaccounted.map_or("not known".into(), |count| count.to_string()))
     }
+}
+
+fn centimetres(value: &Value) -> String {
+    value.as_f64().map_or("-".into(), |metres| format!("{:.1} cm", 100.0 * metres))
 }
 
 fn number(value: &Value) -> u64 {
@@ -259,5 +281,19 @@ mod tests {
         assert!(text.contains("gap 0.10 dB (95 %: -0.40 to 0.60), NEES 2.10 (95 %: 1.90 to 2.30)"), "{text}");
         assert!(text.contains("of 100 frames offered 3 were shed, up to 64 waited"), "{text}");
         assert!(!report(json!({ "fixes": 5, "longest_waiting_ms": 80 })).tables().contains("overloaded"));
+    }
+
+    #[test]
+    fn heights_have_figures_of_their_own() {
+        let axis = |rms_m: f64| json!({ "rms_m": rms_m, "bound_rms_m": rms_m / 2.0, "gap_db": 6.02 });
+        let text = report(json!({
+            "fixes": 5, "nees": 3.1, "nees_expected": 3,
+            "axes": { "x": axis(0.03), "y": axis(0.04), "z": axis(0.2) },
+        }))
+        .tables();
+        assert!(text.contains("NEES 3.10, 3 is expected"), "{text}");
+        let line = "horizontal rms 5.0 cm, bound 2.5 cm; vertical rms 20.0 cm, bound 10.0 cm";
+        assert!(text.contains(line) && text.contains("x 6.02 dB, y 6.02 dB, z 6.02 dB"), "{text}");
+        assert!(!report(json!({ "fixes": 5, "nees": 2.0 })).tables().contains("vertical"));
     }
 }

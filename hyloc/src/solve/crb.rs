@@ -5,8 +5,8 @@ use model::fisher::{Gain, Information, Scheme};
 use model::system::Irs;
 use model::units::SPEED_OF_LIGHT_M_S;
 use model::waveform::Waveform;
-use model::{CrossSectionPrior, Point, Pose, System, SystemParts, Wavefront};
-use nalgebra::Matrix2;
+use model::{CrossSectionPrior, Orientation, Point, Pose, System, SystemParts, Wavefront};
+use nalgebra::DMatrix;
 use serde::{Deserialize, Serialize};
 
 use super::complex::ComplexRows;
@@ -71,7 +71,7 @@ impl Problem for CrbCase {
 
     fn solve(&self, _: &()) -> anyhow::Result<CrbAnswer> {
         let system = system(&self.scene)?;
-        let target = Point::from(self.scene.target_m);
+        let target = limits::in_plane(self.scene.target_m);
         Ok(CrbAnswer {
             unknown_gain: bounds(&system, target, self.scene.rcs_m2, Gain::Unknown)?,
             known_gain: bounds(&system, target, self.scene.rcs_m2, Gain::Known)?,
@@ -106,8 +106,8 @@ fn system(scene: &CrbScene) -> anyhow::Result<System> {
         coherent_frames: 1,
         prior: CrossSectionPrior { median_m2: scene.rcs_m2, deviation_db: 0.0 },
         base_station_m: Point::zeros(),
-        sensors: scene.sensors,
-        elements: scene.elements,
+        sensor_grid: scene.sensors.into(),
+        element_grid: scene.elements.into(),
         coverage: Default::default(),
         irs,
     })?)
@@ -116,13 +116,13 @@ fn system(scene: &CrbScene) -> anyhow::Result<System> {
 fn scene_irs(scene: &CrbScene, k: usize, irs: &SceneIrs) -> anyhow::Result<Irs> {
     let reflected_signal = irs.reflected_signal.matrix(&format!("irs[{k}].reflected_signal"))?;
     let codes = irs.codes.matrix(&format!("irs[{k}].codes"))?;
-    let position_m = Point::from(irs.position_m);
+    let position_m = limits::in_plane(irs.position_m);
     limits::position(&format!("irs[{k}].position_m"), irs.position_m)?;
     limits::within(&format!("irs[{k}].broadside_rad"), irs.broadside_rad, -100.0, 100.0)?;
-    let distance_m = (position_m - Point::from(scene.target_m)).norm();
+    let distance_m = (position_m - limits::in_plane(scene.target_m)).norm();
     ensure!(distance_m >= CLOSEST_M, "target_m stands on irs[{k}]: it must be at least {CLOSEST_M} m away");
     Ok(Irs {
-        pose: Pose { position_m, broadside_rad: irs.broadside_rad },
+        pose: Pose { position_m, orientation: Orientation::level(irs.broadside_rad) },
         reflected_signal,
         waveform: Waveform { subcarriers: irs.subcarrier_index.clone(), codes },
     })
@@ -137,7 +137,7 @@ fn bounds(system: &System, target: Point, rcs_m2: f64, gain: Gain) -> anyhow::Re
         path_fim_aoa_aod_delay: information
             .paths()
             .iter()
-            .map(|row| row.iter().flatten().map(|f| f.transpose().into()).collect())
+            .map(|row| row.iter().flatten().map(|f| std::array::from_fn(|i| std::array::from_fn(|j| f[(i, j)]))).collect())
             .collect(),
         angle_crb_rad2: information.angle_crb_rad2().context("angles")?,
         delay_crb_s2: information
@@ -154,6 +154,6 @@ fn bounds(system: &System, target: Point, rcs_m2: f64, gain: Gain) -> anyhow::Re
     })
 }
 
-fn rows(matrix: &Matrix2<f64>) -> Vec<[f64; 2]> {
+fn rows(matrix: &DMatrix<f64>) -> Vec<[f64; 2]> {
     matrix.row_iter().map(|row| [row[0], row[1]]).collect()
 }

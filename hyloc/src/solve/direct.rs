@@ -4,7 +4,7 @@
 use anyhow::{Context, ensure};
 use estimation::direct::{Clocks, Evidence, JointSettings, Layout, LayoutIrs, locate_jointly};
 use model::units::SPEED_OF_LIGHT_M_S;
-use model::{Aperture, Carrier, SpacePoint, Wavefront};
+use model::{Aperture, Carrier, Point, Wavefront};
 use serde::{Deserialize, Serialize};
 
 use super::complex::ComplexRows;
@@ -131,7 +131,7 @@ impl DirectCase {
         let irs = self.panels.iter().enumerate().map(|(k, panel)| panel.irs(k));
         let carrier = Carrier { wavelength_m: self.wavelength_m, wavefront: self.wavefront };
         let axes = (0..3).filter(|&axis| settings.max_m[axis] > settings.min_m[axis]).collect();
-        Ok(Layout::new(carrier, irs.collect::<anyhow::Result<_>>()?, axes)?)
+        Ok(Layout::new(carrier, irs.collect::<anyhow::Result<_>>()?, axes, settings.min_m)?)
     }
 
     fn evidence(&self, layout: &Layout) -> anyhow::Result<Evidence> {
@@ -168,9 +168,9 @@ impl CasePanel {
 }
 
 /// Two or three coordinates; two mean height zero.
-fn space_point(name: &str, coordinates: &[f64]) -> anyhow::Result<SpacePoint> {
+fn space_point(name: &str, coordinates: &[f64]) -> anyhow::Result<Point> {
     let count = coordinates.len();
     ensure!((2..=3).contains(&count), "{name}: {count} coordinates, expected 2 or 3");
     ensure!(coordinates.iter().all(|v| v.is_finite()), "{name}: a coordinate is not finite");
-    Ok(SpacePoint::new(coordinates[0], coordinates[1], coordinates.get(2).copied().unwrap_or(0.0)))
+    Ok(Point::new(coordinates[0], coordinates[1], coordinates.get(2).copied().unwrap_or(0.0)))
 }

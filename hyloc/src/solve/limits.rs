@@ -2,7 +2,7 @@
 //! them no input overflows, and every answer arrives within about a minute.
 
 use anyhow::ensure;
-use model::{CMatrix, MOST_IRS};
+use model::{CMatrix, MOST_IRS, Point};
 
 /// Largest file of problems.
 pub const MOST_INPUT_BYTES: u64 = 64 << 20;
@@ -37,6 +37,11 @@ pub fn irs_count(name: &str, value: usize) -> anyhow::Result<()> {
 
 pub fn position(name: &str, position_m: [f64; 2]) -> anyhow::Result<()> {
     position_m.into_iter().try_for_each(|value| within(name, value, -FARTHEST_M, FARTHEST_M))
+}
+
+/// A point of the plane at height zero.
+pub fn in_plane([x, y]: [f64; 2]) -> Point {
+    Point::new(x, y, 0.0)
 }
 
 /// Refuses a joint problem that would take too long.

@@ -4,7 +4,7 @@ use anyhow::ensure;
 use estimation::location::{
     Bearing, CascadeDelay, Fix, LocateSettings, Measurements, Status, Unobservable, locate,
 };
-use model::Point;
+use model::PlanePoint;
 use model::units::SPEED_OF_LIGHT_M_S;
 use serde::{Deserialize, Serialize};
 
@@ -77,7 +77,7 @@ fn measurements(case: &LocateCase) -> anyhow::Result<Measurements> {
     for variance in case.bearing_variance_rad2.iter().flatten() {
         limits::within("bearing_variance_rad2", *variance, 1e-24, 1e4)?;
     }
-    let positions = case.irs_position_m.iter().map(|&p| Point::from(p)).collect();
+    let positions = case.irs_position_m.iter().map(|&p| PlanePoint::from(p)).collect();
     let values = case.cascade_delay_s.iter().flatten().zip(case.cascade_delay_variance_s2.iter().flatten());
     let delays = values.map(|(&delay, &variance)| {
         Some(CascadeDelay { delay_s: delay?, variance_s2: variance.unwrap_or(f64::NAN) })
@@ -89,7 +89,7 @@ fn measurements(case: &LocateCase) -> anyhow::Result<Measurements> {
 }
 
 fn answer(count: usize, outcome: &Result<Fix, Unobservable>) -> LocateAnswer {
-    let pair = |point: Point| [point.x, point.y];
+    let pair = |point: PlanePoint| [point.x, point.y];
     let status = Status::of(outcome).to_string();
     let fix = match outcome {
         Ok(fix) => fix,

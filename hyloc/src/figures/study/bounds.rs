@@ -39,11 +39,11 @@ struct TargetBounds {
 }
 
 pub fn against_elements(study: &Study) -> anyhow::Result<Vec<Row>> {
-    against_count(study, |scenario, count| scenario.surface.elements = count)
+    against_count(study, |scenario, count| scenario.surface.elements = count.into())
 }
 
 pub fn against_sensors(study: &Study) -> anyhow::Result<Vec<Row>> {
-    against_count(study, |scenario, count| scenario.surface.sensors = count)
+    against_count(study, |scenario, count| scenario.surface.sensors = count.into())
 }
 
 fn against_count(study: &Study, set: fn(&mut Scenario, usize)) -> anyhow::Result<Vec<Row>> {
@@ -59,11 +59,11 @@ fn against_count(study: &Study, set: fn(&mut Scenario, usize)) -> anyhow::Result
 pub fn against_radius(study: &Study) -> anyhow::Result<Vec<Row>> {
     against(study, &RADII_M, false, |point, draw| {
         let scenario = Scenario::default().with_seed(draw.scenario_seed);
-        let first = scenario.irs[0].pose();
+        let first_m = Point::from(scenario.irs[0].position_m);
         let reach = (CLOSEST_M / RADII_M[point]).powi(2);
         let distance_m = RADII_M[point] * draw.stream.random_range(reach..1.0).sqrt();
         let (sin, cos) = draw.stream.random_range(0.0..TAU).sin_cos();
-        Ok((scenario, first.position_m + Point::new(cos, sin, 0.0) * distance_m))
+        Ok((scenario, first_m + Point::new(cos, sin, 0.0) * distance_m))
     })
 }
 

@@ -42,7 +42,8 @@ pub fn against_power(study: &Study) -> anyhow::Result<Vec<Row>> {
 
 pub fn against_distance(study: &Study) -> anyhow::Result<Vec<Row>> {
     against(study, DISTANCES_M, |d| {
-        let irs = [[d, 50.0], [d, -50.0], [50.0, 0.0]].map(IrsPlacement::at).to_vec();
+        let irs = [[d, 50.0, 0.0], [d, -50.0, 0.0], [50.0, 0.0, 0.0]];
+        let irs = irs.map(|at| IrsPlacement::facing(at, [0.0; 3])).to_vec();
         Scenario { irs, ..Scenario::default() }
     })
 }
@@ -86,9 +87,9 @@ impl LocatorErrors {
         let (measurements, same_data) = drawn_measurements(&system, target_m, &exact, draw)?;
         // If a scheme has no finite solution, its estimate is the centre of the area.
         let position =
-            |scheme| estimate_by_scheme(scheme, &measurements).unwrap_or(scenario.coverage.centre());
+            |scheme| estimate_by_scheme(scheme, &measurements).unwrap_or(scenario.coverage.centre().xy());
         Ok(Self {
-            squared_m2: LocatorScheme::ALL.map(|scheme| (position(scheme) - target_m).norm_squared()),
+            squared_m2: LocatorScheme::ALL.map(|scheme| (position(scheme) - target_m.xy()).norm_squared()),
             exact_m2: exact.position_crb_m2(Scheme::Hybrid)?.trace(),
             paper_m2: paper.position_crb_m2(Scheme::Hybrid)?.trace(),
             same_data_m2: same_data.try_inverse().map_or(f64::INFINITY, |bound| bound.trace()),
@@ -110,7 +111,7 @@ fn drawn_measurements(
         for (k, variance_s2) in row.into_iter().enumerate() {
             let (sensor, reflector) = (&system.irs[l].pose, &system.irs[k].pose);
             delays.push(variance_s2.map(|variance_s2| {
-                let gradient = cascade_delay_gradient_s_m(sensor, reflector, target_m);
+                let gradient = cascade_delay_gradient_s_m(sensor, reflector, target_m).xy();
                 information += gradient * gradient.transpose() / variance_s2;
                 let delay_s = cascade_delay_s(sensor, reflector, target_m) + noise(variance_s2);
                 CascadeDelay { delay_s, variance_s2 }
@@ -119,11 +120,11 @@ fn drawn_measurements(
     }
     let mut bearings = Vec::new();
     for (irs, variance_rad2) in system.irs.iter().zip(bounds.angle_crb_rad2()?) {
-        let gradient = irs.pose.bearing_gradient_rad_m(target_m);
+        let gradient = irs.pose.bearing_gradient_rad_m(target_m).xy();
         information += gradient * gradient.transpose() / variance_rad2;
         let bearing_rad = irs.pose.bearing_rad(target_m) + noise(variance_rad2);
         bearings.push(Some(Bearing { bearing_rad, variance_rad2 }));
     }
-    let positions = system.irs.iter().map(|irs| irs.pose.position_m).collect();
+    let positions = system.irs.iter().map(|irs| irs.pose.position_m.xy()).collect();
     Ok((Measurements::new(positions, delays, bearings)?, information))
 }

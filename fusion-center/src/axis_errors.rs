@@ -1,0 +1,58 @@
+//! Errors along the coordinates, where positions have a height: height is usually known worse than the place.
+
+use std::collections::BTreeMap;
+
+use model::units::db_from_ratio;
+use serde::Serialize;
+
+use crate::fix::FixRecord;
+use crate::place::symmetric;
+
+const NAMES: [&str; 3] = ["x", "y", "z"];
+
+/// Sums of squared errors and bounds along x, y and z.
+#[derive(Debug, Clone, Default)]
+pub struct AxisErrors {
+    count: u64,
+    error_m2: [f64; 3],
+    bound_m2: [f64; 3],
+}
+
+/// Error along one coordinate.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct AxisFigures {
+    pub rms_m: f64,
+    /// Rms of the exact bound.
+    pub bound_rms_m: f64,
+    /// Ratio of the mean squared error to the mean bound.
+    pub gap_db: f64,
+}
+
+impl AxisErrors {
+    /// Adds a fix that has a height and whose truth and bound are known.
+    pub fn add(&mut self, fix: &FixRecord) {
+        let truth = fix.truth.as_ref();
+        let bound = truth.and_then(|truth| symmetric(truth.bound_m2.as_deref()?));
+        let (Some(position), Some(truth), Some(bound)) = (fix.position_m, truth, bound) else { return };
+        if bound.nrows() < 3 {
+            return;
+        }
+        let error = position.point() - truth.position_m.point();
+        self.count += 1;
+        for axis in 0..3 {
+            self.error_m2[axis] += error[axis].powi(2);
+            self.bound_m2[axis] += bound[(axis, axis)];
+        }
+    }
+
+    /// By the name of the coordinate; none without such fixes.
+    pub fn figures(&self) -> Option<BTreeMap<&'static str, AxisFigures>> {
+        let rms_m = |sum: f64| (sum / self.count as f64).sqrt();
+        let figures = |axis: usize| AxisFigures {
+            rms_m: rms_m(self.error_m2[axis]),
+            bound_rms_m: rms_m(self.bound_m2[axis]),
+            gap_db: db_from_ratio(self.error_m2[axis] / self.bound_m2[axis]),
+        };
+        (self.count > 0).then(|| (0..3).map(|axis| (NAMES[axis], figures(axis))).collect())
+    }
+}
