@@ -4,6 +4,7 @@ import { drawError, drawLatency } from "./charts.js";
 import { startControls } from "./controls.js";
 import { byId, choices, say } from "./dom.js";
 import { SiteMap } from "./map.js";
+import { SideView } from "./side.js";
 import { showHealth, showNodes, showPaths, showStages, showWires } from "./panels.js";
 
 const KEPT = 240;
@@ -13,6 +14,7 @@ const STALE_MS = 700;
 const PACES = 5;
 
 const map = new SiteMap(byId("map"), byId("close"), byId("hover"));
+const side = new SideView(byId("side"));
 const view = {
   fixes: [], leastWire: [], paces: [], lastFixAt: null, connected: false, paused: false, chosen: null, status: null, evicted: false,
 };
@@ -40,6 +42,7 @@ function stageTimes({ timing }) {
 
 function showFix(fix) {
   map.show(fix);
+  side.show(fix);
   showPaths(fix, view.chosen);
   const position = fix.position_m ? `(${fix.position_m.map((v) => v.toFixed(2)).join(", ")}) m` : "no position";
   say(byId("headline"), `frame ${fix.frame} · ${position} · ${fix.status} · ${fix.paths} of ${fix.snr_db.length ** 2} paths`);
@@ -87,7 +90,7 @@ function showState() {
   else if (view.paused) [state, text] = ["paused", "paused"];
   say(badge, text);
   badge.dataset.state = state;
-  for (const id of ["map", "close", "paths", "error", "latency"]) byId(id).classList.toggle("stale", state === "stale");
+  for (const id of ["map", "side", "close", "paths", "error", "latency"]) byId(id).classList.toggle("stale", state === "stale");
 }
 
 function pause() {
@@ -108,7 +111,9 @@ async function start() {
   byId("zoom-out").addEventListener("click", () => map.zoom(1.5));
   byId("zoom-fit").addEventListener("click", () => map.fit());
   setInterval(showState, GLANCE_MS);
-  map.setSite(await (await fetch("/api/site")).json());
+  const site = await (await fetch("/api/site")).json();
+  map.setSite(site);
+  side.setSite(site);
   const live = new EventSource("/api/live");
   live.addEventListener("open", () => (view.connected = true));
   live.addEventListener("error", () => (view.connected = false));

@@ -9,6 +9,13 @@ const ZOOM = 1.2;
 // A step longer than this share of the area is a jump, not a way.
 const JUMP = 0.15;
 
+// The part [aa, ab, bb] of a covariance that is an upper triangle over x and y, or over x, y and z.
+export function partOf(triangle, a, b) {
+  const count = triangle.length === 6 ? 3 : 2;
+  const entry = (row, column) => triangle[row * count - (row * (row + 1)) / 2 + column];
+  return [entry(a, a), entry(a, b), entry(b, b)];
+}
+
 // Half axes and turn of the 95 % ellipse of a covariance [xx, xy, yy].
 export function ellipseOf([xx, xy, yy]) {
   const mean = (xx + yy) / 2, half = Math.hypot((xx - yy) / 2, xy);
@@ -17,12 +24,12 @@ export function ellipseOf([xx, xy, yy]) {
   return { rx: axis(mean + half), ry: axis(mean - half), turn: (turn * 180) / Math.PI };
 }
 
-function drawEllipse(parent, id, kind, [x, y], covariance) {
+export function drawEllipse(parent, id, kind, [x, y], covariance) {
   const { rx, ry, turn } = ellipseOf(covariance);
   return element("ellipse", { id, class: kind, cx: x, cy: y, rx, ry, transform: `rotate(${turn} ${x} ${y})` }, parent);
 }
 
-function drawCross(parent, [x, y], size) {
+export function drawCross(parent, [x, y], size) {
   const path = `M${x - size} ${y}h${2 * size}M${x} ${y - size}v${2 * size}`;
   element("path", { class: "truth", d: path }, parent);
 }
@@ -144,7 +151,7 @@ export class SiteMap {
   }
 
   describeFix() {
-    const { frame, covariance_m2, protection_level_m, truth } = this.fix, { rx, ry } = ellipseOf(covariance_m2);
+    const { frame, covariance_m2, protection_level_m, truth } = this.fix, { rx, ry } = ellipseOf(partOf(covariance_m2, 0, 1));
     const centimetres = (value) => `${(100 * value).toFixed(1)} cm`;
     const parts = [`fix of frame ${frame}: 95 % within ${(100 * rx).toFixed(1)} x ${centimetres(ry)}`];
     if (protection_level_m != null) parts.push(`protection level ${centimetres(protection_level_m)}`);
@@ -210,6 +217,8 @@ export class SiteMap {
       const reach = 2 * this.view.span;
       element("path", { class: "ray", d: `M${px} ${py}l${reach * Math.cos(bearing)} ${reach * Math.sin(bearing)}` }, up);
     });
+    // In space the places of one delay are an ellipsoid, which no ellipse of the map shows.
+    if ([...this.site.coverage_m, ...irs.map((one) => one.position_m)].some((p) => p[2])) return;
     for (let l = 0; l < irs.length; l++) {
       for (let k = 0; k <= l; k++) {
         const delay = fix.delay_s[l][k] ?? fix.delay_s[k][l];
@@ -239,10 +248,10 @@ export class SiteMap {
 
   drawFix(up, suffix, size) {
     const { position_m, covariance_m2, truth } = this.fix;
-    if (truth?.bound_m2) drawEllipse(up, `bound${suffix}`, "bound", truth.position_m, truth.bound_m2);
+    if (truth?.bound_m2) drawEllipse(up, `bound${suffix}`, "bound", truth.position_m, partOf(truth.bound_m2, 0, 1));
     if (truth) drawCross(up, truth.position_m, size);
     if (!position_m) return;
-    drawEllipse(up, `fix${suffix}`, "fix", position_m, covariance_m2);
+    drawEllipse(up, `fix${suffix}`, "fix", position_m, partOf(covariance_m2, 0, 1));
     element("circle", { class: "fix", cx: position_m[0], cy: position_m[1], r: size / 4 }, up);
   }
 
@@ -266,7 +275,7 @@ export class SiteMap {
     if (!this.fix?.position_m) return;
     const centre = this.fix.truth?.position_m ?? this.fix.position_m;
     const error = Math.hypot(this.fix.position_m[0] - centre[0], this.fix.position_m[1] - centre[1]);
-    const needed = 2.6 * Math.max(ellipseOf(this.fix.covariance_m2).rx, error);
+    const needed = 2.6 * Math.max(ellipseOf(partOf(this.fix.covariance_m2, 0, 1)).rx, error);
     // A scale that stays unless it must change, so that sizes can be compared by eye.
     if (needed > this.closeSpan || needed < this.closeSpan / 6) this.closeSpan = 1.5 * needed;
     const span = this.closeSpan, [x, y] = centre;

@@ -104,7 +104,7 @@ export function showHealth(status, latest) {
   facts(byId("figures"), [
     ["rms error", centimetres(status.rms_error_m)], ["exact bound", centimetres(status.bound_rms_m)],
     ["running gap", interval(status.gap_db, status.gap_db_interval, " dB")],
-    ["NEES (2 is consistent)", interval(status.nees, status.nees_interval)],
+    [`NEES (${status.nees_expected ?? 2} is consistent)`, interval(status.nees, status.nees_interval)],
   ]);
 }
 

@@ -41,8 +41,11 @@ struct Fixed;
 
 impl Estimator for Fixed {
     fn estimate(&self, frame: &FrameBlocks) -> Result<Vec<FusedFix>, FusionError> {
-        let fix =
-            FusedFix::new(FixMethod::Other("fixed"), Point::new(1.0, 2.0, 0.0), nalgebra::DMatrix::identity(2, 2));
+        let fix = FusedFix::new(
+            FixMethod::Other("fixed"),
+            Point::new(1.0, 2.0, 0.0),
+            nalgebra::DMatrix::identity(2, 2),
+        );
         Ok(if frame.present().count() < 9 { Vec::new() } else { vec![fix] })
     }
 }

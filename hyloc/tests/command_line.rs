@@ -37,22 +37,48 @@ fn every_shipped_scenario_checks_out_with_its_rank_case() {
     }
 }
 
-/// Three coordinates with a height, and four, are refused by name; none is dropped.
+/// Three coordinates are taken, and shown again; four are refused by name.
 #[test]
 fn coordinates_are_never_dropped() {
     let check = |value: &str| hyloc(&["scenario", "check", "--set", value]);
     assert!(check("irs[0].position_m=[10, 60, 0]").status.success());
-    for (value, reason) in [
-        ("irs[0].position_m=[10, 60, 10]", "height 10 m"),
-        ("irs[1].facing_m=[0, 0, 1.5]", "height 1.5 m"),
-        ("coverage.max_m=[10, 10, 3]", "height 3 m"),
-        ("irs[0].position_m=[0, 60, 10, 1]", "4 coordinates"),
-        ("target.motion={waypoints={points_m=[[1, 1, 2], [2, 2]], frames_per_leg=5}}", "height 2 m"),
+    for (value, shown) in [
+        ("irs[0].position_m=[10, 60, 10]", "(10.0, 60.0, 10.0)"),
+        ("irs[1].facing_m=[0, 0, 1.5]", "elevation"),
+        ("coverage.max_m=[10, 10, 3]", "(5, 5, 1.5) m"),
+        ("coverage.max_m=[10, 10, 3]", "vertical"),
     ] {
         let output = check(value);
-        assert!(!output.status.success(), "{value}");
-        assert!(text(&output.stderr).contains(reason), "{value}: {}", text(&output.stderr));
+        assert!(output.status.success(), "{value}: {}", text(&output.stderr));
+        assert!(text(&output.stdout).contains(shown), "{value}: {}", text(&output.stdout));
     }
+    let output = check("irs[0].position_m=[0, 60, 10, 1]");
+    assert_eq!(output.status.code(), Some(64));
+    assert!(text(&output.stderr).contains("4 coordinates"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn impossible_panels_are_refused_by_name() {
+    for (value, reason) in [
+        ("irs=[{position_m=[10, 50], azimuth_deg=-90, elevation_deg=120}]", "irs[0].elevation_deg = 120"),
+        ("irs=[{position_m=[10, 50], azimuth_deg=90}]", "faces away"),
+        ("irs=[{position_m=[10, 50], facing_m=[10, 50]}]", "irs[0].facing_m = [10, 50]: must differ"),
+        ("irs[0].azimuth_deg=-90", "not both"),
+        ("surface.elements=[0, 4]", "surface.elements = [0, 4]"),
+        ("surface.sensors=[4, 4, 4]", "[columns, rows]"),
+        ("irs[0].position_m=[5, 5]", "inside the coverage area"),
+        ("coverage.max_m=[10, 10, -3]", "coverage.max_m[2] = -3"),
+    ] {
+        let output = hyloc(&["scenario", "check", "--set", value]);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(64), "{value}: {said}");
+        assert!(said.contains(reason), "{value}: {said}");
+    }
+    // The same in a file is an error of its data.
+    let file = tempfile::NamedTempFile::with_suffix(".toml").unwrap();
+    std::fs::write(file.path(), "[surface]\nelements = [0, 4]\n").unwrap();
+    let output = hyloc(&["scenario", "check", file.path().to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(65), "{}", text(&output.stderr));
 }
 
 #[test]

@@ -9,7 +9,8 @@ use model::scenario::{Coverage, ScenarioError};
 use model::system::Irs;
 use model::waveform::Waveform;
 use model::{
-    CMatrix, CrossSectionPrior, ElementGrid, MOST_IRS, Orientation, Point, Pose, System, SystemParts, Wavefront,
+    CMatrix, CrossSectionPrior, ElementGrid, MOST_IRS, Orientation, Point, Pose, System, SystemParts,
+    Wavefront,
 };
 use prost::Message;
 use sha2::{Digest, Sha256};

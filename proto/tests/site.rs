@@ -44,7 +44,9 @@ fn space_survives_the_wire_and_the_plane_takes_no_room() {
     let site = shared(&scenario);
     assert_eq!(SharedSite::decode(&site.encode()).unwrap().system, System::new(&scenario).unwrap());
     let flat = shared(&Scenario::default()).message;
-    let plane = |irs: &v1::SiteIrs| irs.position.unwrap().z_m == 0.0 && (irs.elevation_rad, irs.roll_rad) == (0.0, 0.0);
+    let plane = |irs: &v1::SiteIrs| {
+        irs.position.unwrap().z_m == 0.0 && (irs.elevation_rad, irs.roll_rad) == (0.0, 0.0)
+    };
     assert!(flat.irs.iter().all(plane));
     assert_eq!((flat.sensor_rows, flat.element_rows), (0, 0));
     assert_ne!(site.sha256, shared(&Scenario::default()).sha256);
@@ -90,10 +92,7 @@ fn hostile_sites_are_refused_by_name() {
         (refusal(|site| site.sensors = 0), "sensors = 0"),
         (refusal(|site| site.sensor_rows = 3), "3 rows of 10 sensors"),
         (refusal(|site| site.element_rows = u32::MAX), "4294967295 rows of 10 elements"),
-        (
-            refusal(|site| site.irs[1].position.as_mut().unwrap().z_m = f64::NAN),
-            "irs[1].position_m[2] = NaN",
-        ),
+        (refusal(|site| site.irs[1].position.as_mut().unwrap().z_m = f64::NAN), "irs[1].position_m[2] = NaN"),
         (refusal(|site| site.coverage_max = None), "no coverage_max"),
         (refusal(|site| site.noise_power_w = f64::NAN), "noise_power_w = NaN"),
         (refusal(|site| site.prior_rcs_deviation_db = 1e9), "prior.deviation_db"),

@@ -8,6 +8,42 @@ use tempfile::TempDir;
 
 use crate::process::{Process, eventually, free_address, http_get};
 
+/// A room with a height and four panels on its walls, the same for every test in space.
+pub const ROOM: &str = r#"
+[base_station]
+position_m = [-20.0, 5.0, 6.0]
+antennas = 32
+
+[signal]
+wavelength_m = 0.1
+spacing_wavelengths = 0.5
+bandwidth_hz = 100e6
+subcarriers = 64
+
+[surface]
+elements = [4, 4]
+sensors = [4, 4]
+
+[channel]
+paths = 8
+
+[coverage]
+min_m = [2.0, 2.0, 0.5]
+max_m = [8.0, 8.0, 2.5]
+
+[[irs]]
+position_m = [0.0, 5.0, 3.0]
+
+[[irs]]
+position_m = [10.0, 5.0, 3.0]
+
+[[irs]]
+position_m = [5.0, 0.0, 1.0]
+
+[[irs]]
+position_m = [5.0, 10.0, 4.0]
+"#;
+
 /// Addresses that do not change when processes restart, and a temporary directory.
 #[derive(Debug)]
 pub struct Site {

@@ -57,6 +57,7 @@ fn the_page_shows_a_live_pipeline_and_says_when_it_is_not() {
     browser.until("return document.querySelectorAll('#error .line').length === 2");
     browser.until("return document.querySelectorAll('#paths [data-state=present]').length === 9");
     browser.until("return document.getElementById('health').textContent.includes('sourcesimulated')");
+    assert_eq!(browser.run("return document.getElementById('side').checkVisibility()"), false);
     browser.screenshot(&artefact("dashboard-k3.png"));
     browser.prefer("dark");
     browser.screenshot(&artefact("dashboard-k3-dark.png"));
@@ -90,6 +91,33 @@ fn the_page_shows_a_live_pipeline_and_says_when_it_is_not() {
     browser.go(&format!("http://{}/", site.http));
     browser.until("return document.getElementById('state').textContent.startsWith('no data since')");
     assert_eq!(browser.console_errors(), Vec::<String>::new());
+    nodes.into_iter().for_each(|node| drop(node.stop()));
+    fusion.stop();
+}
+
+#[test]
+fn a_site_with_a_height_has_a_side_view() {
+    if skip("a_site_with_a_height_has_a_side_view") {
+        return;
+    }
+    let _alone = alone();
+    let site = Site::new();
+    let scenario = site.path("room.toml");
+    std::fs::write(&scenario, ROOM).unwrap();
+    let scenario = scenario.to_str().unwrap();
+    let fusion = site.fusion(&["--scenario", scenario]);
+    let nodes = site.nodes(4);
+    let simulator = site.simulator(&["--frames", "0", "--rate", "10", "--scenario", scenario]);
+    site.until_more_fixes(5);
+    let browser = Browser::open(1280, 900);
+    browser.go(&format!("http://{}/", site.http));
+    browser.until("return document.querySelector('#fix-side')?.rx.baseVal.value > 0");
+    browser.until("return document.querySelectorAll('#side .irs').length === 4");
+    browser.until("return document.getElementById('headline').textContent.split(',').length === 3");
+    browser.until("return document.getElementById('figures').textContent.includes('NEES (3 is consistent)')");
+    browser.screenshot(&artefact("dashboard-space.png"));
+    assert_eq!(browser.console_errors(), Vec::<String>::new());
+    simulator.stop();
     nodes.into_iter().for_each(|node| drop(node.stop()));
     fusion.stop();
 }
@@ -343,7 +371,7 @@ fn the_api_describes_itself() {
         let (head, _) = http(site.http, request, json, "").unwrap();
         assert!(head.starts_with(&format!("HTTP/1.1 {status}")), "{request}: {head}");
     }
-    let page: String = ["app.js", "controls.js", "panels.js", "map.js", "charts.js", "dom.js"]
+    let page: String = ["app.js", "controls.js", "panels.js", "map.js", "side.js", "charts.js", "dom.js"]
         .map(|name| http_get(site.http, &format!("/assets/{name}")).unwrap())
         .concat();
     for used in ["/api/site", "/api/live", "/api/control"] {

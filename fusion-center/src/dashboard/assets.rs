@@ -4,10 +4,11 @@ use axum::extract::Path;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
-const ASSETS: [(&str, &str, &str); 8] = [
+const ASSETS: [(&str, &str, &str); 9] = [
     ("style.css", "text/css; charset=utf-8", include_str!("../../assets/style.css")),
     ("app.js", "text/javascript; charset=utf-8", include_str!("../../assets/app.js")),
     ("map.js", "text/javascript; charset=utf-8", include_str!("../../assets/map.js")),
+    ("side.js", "text/javascript; charset=utf-8", include_str!("../../assets/side.js")),
     ("charts.js", "text/javascript; charset=utf-8", include_str!("../../assets/charts.js")),
     ("dom.js", "text/javascript; charset=utf-8", include_str!("../../assets/dom.js")),
     ("panels.js", "text/javascript; charset=utf-8", include_str!("../../assets/panels.js")),

@@ -189,7 +189,8 @@ fn write_table(out: &mut String, s: &ScenarioSummary) -> std::fmt::Result {
     for row in &s.path_snr_db {
         writeln!(out, "  {}", row.iter().map(|v| format!("{v:6.1}")).collect::<Vec<_>>().join(" "))?;
     }
-    let in_space = s.irs.iter().any(|irs| irs.position_m[2] != 0.0 || (irs.elevation_deg, irs.roll_deg) != (0.0, 0.0));
+    let in_space =
+        s.irs.iter().any(|irs| irs.position_m[2] != 0.0 || (irs.elevation_deg, irs.roll_deg) != (0.0, 0.0));
     if in_space {
         writeln!(out, "\nBoresight (degrees)  azimuth  elevation     roll")?;
         for (k, irs) in s.irs.iter().enumerate() {

@@ -141,9 +141,10 @@ impl DemoReport {
             fusion["gap_db"]
                 .as_f64()
                 .map_or("-".into(), |gap| format!("{gap:.2} dB{}", interval("gap_db_interval"))),
-            fusion["nees"]
-                .as_f64()
-                .map_or("-".into(), |nees| format!("{nees:.2}{}, {expected} is expected", interval("nees_interval"))),
+            fusion["nees"].as_f64().map_or("-".into(), |nees| format!(
+                "{nees:.2}{}, {expected} is expected",
+                interval("nees_interval")
+            )),
         )?;
         self.write_axes(out)?;
         self.write_load(out)?;
@@ -157,7 +158,9 @@ impl DemoReport {
         let axes = &self.fusion["axes"];
         let figure = |axis: &str, key: &str| axes[axis][key].as_f64();
         let horizontal = |key: &str| Some(json!(figure("x", key)?.hypot(figure("y", key)?)));
-        let (Some(rms), Some(bound)) = (horizontal("rms_m"), horizontal("bound_rms_m")) else { return Ok(()) };
+        let (Some(rms), Some(bound)) = (horizontal("rms_m"), horizontal("bound_rms_m")) else {
+            return Ok(());
+        };
         writeln!(
             out,
             "horizontal rms {}, bound {}; vertical rms {}, bound {}",

@@ -227,7 +227,8 @@ mod tests {
         let mut watched = Watched::default();
         watched.take(&v1::Fix::default(), began);
         assert_eq!((watched.first_fix_s, watched.solved()), (None, 1));
-        let found = v1::Fix { position: Some(v1::Point { x_m: 1.0, y_m: 2.0, z_m: 0.0 }), ..v1::Fix::default() };
+        let found =
+            v1::Fix { position: Some(v1::Point { x_m: 1.0, y_m: 2.0, z_m: 0.0 }), ..v1::Fix::default() };
         watched.take(&found, began);
         assert!(watched.first_fix_s.is_some());
         assert_eq!((watched.fixes, watched.without_fix), (1, 1));

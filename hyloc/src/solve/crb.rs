@@ -137,7 +137,12 @@ fn bounds(system: &System, target: Point, rcs_m2: f64, gain: Gain) -> anyhow::Re
         path_fim_aoa_aod_delay: information
             .paths()
             .iter()
-            .map(|row| row.iter().flatten().map(|f| std::array::from_fn(|i| std::array::from_fn(|j| f[(i, j)]))).collect())
+            .map(|row| {
+                row.iter()
+                    .flatten()
+                    .map(|f| std::array::from_fn(|i| std::array::from_fn(|j| f[(i, j)])))
+                    .collect()
+            })
             .collect(),
         angle_crb_rad2: information.angle_crb_rad2().context("angles")?,
         delay_crb_s2: information
