@@ -15,7 +15,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for l in 0..system.irs_count() {
         let node = DelayEstimator::new(system, l)?;
         let report = node.estimate(&source.frame(l, 0, target_m))?;
-        println!("node {l}: angle {:7.3} degrees", report.arrival_rad.to_degrees());
+        let arrival = report.arrival.ok_or("no line array")?;
+        println!("node {l}: angle {:7.3} degrees", arrival.bearing_rad.to_degrees());
         for (k, path) in report.paths.iter().enumerate() {
             println!("  path ({l}, {k}): delay {:7.2} ns, SNR {:5.1}", path.delay_s * 1e9, path.snr);
         }

@@ -30,7 +30,9 @@ impl Beams {
     /// Beams of node `l` towards all `points_m`, with this many per beamwidth. Empty if there is no such node.
     pub fn new(system: &System, l: usize, points_m: impl Iterator<Item = Point>, per_beamwidth: f64) -> Self {
         let mut beams = Self { responses: Vec::new(), relative_m: Vec::new(), of_point: Vec::new() };
-        let (Some(irs), Some(aperture)) = (system.irs.get(l), system.sensor_aperture(l)) else { return beams };
+        let (Some(irs), Some(aperture)) = (system.irs.get(l), system.sensor_aperture(l)) else {
+            return beams;
+        };
         let axes = irs.pose.orientation.axes();
         let steps = steps(system, per_beamwidth);
         let seen: Vec<[f64; 3]> = points_m
@@ -74,7 +76,8 @@ fn steps(system: &System, per_beamwidth: f64) -> [f64; 3] {
     };
     let radius_m = 0.5 * system.sensor_grid.diagonal() * system.spacing_m();
     let curved = system.wavefront == Wavefront::Spherical && radius_m > 0.0;
-    let curvature = if curved { CURVATURE_STEP * system.wavelength_m / (TAU * radius_m.powi(2)) } else { 0.0 };
+    let curvature =
+        if curved { CURVATURE_STEP * system.wavelength_m / (TAU * radius_m.powi(2)) } else { 0.0 };
     [sine(columns), sine(rows), curvature]
 }
 

@@ -21,6 +21,7 @@ use hyloc_estimation::location::{
     locate,
 };
 use hyloc_estimation::{Blocks, model};
+use model::PlanePoint;
 use model::{CMatrix, CVector, EchoSource, Point, RankCase, Scenario, System};
 use num_complex::Complex64;
 
@@ -125,7 +126,7 @@ fn settings_out_of_range_do_not_panic() {
             settings.angles.admm = AdmmSettings { tolerance: bad, penalty: bad, ..AdmmSettings::default() };
         }
         settings.locate = LocateSettings {
-            coverage: Some(CoverageArea { min_m: Point::repeat(bad), max_m: Point::repeat(-bad) }),
+            coverage: Some(CoverageArea { min_m: PlanePoint::repeat(bad), max_m: PlanePoint::repeat(-bad) }),
             false_alarm_probability: bad,
             integrity_risk: bad,
             most_excluded_share: bad,
@@ -236,7 +237,7 @@ fn delay_functions_refuse_what_does_not_fit() {
 
 #[test]
 fn locators_refuse_what_does_not_determine_a_position() {
-    let nodes = vec![Point::zeros(), Point::new(10.0, 0.0, 0.0), Point::zeros()];
+    let nodes = vec![PlanePoint::zeros(), PlanePoint::new(10.0, 0.0), PlanePoint::zeros()];
     let delay = Some(CascadeDelay { delay_s: 1e300, variance_s2: 1e-300 });
     let bearing = Some(Bearing { bearing_rad: 1e300, variance_rad2: 1e300 });
     let tables = [(None, None), (delay, None), (None, bearing), (delay, bearing)];

@@ -241,7 +241,9 @@ fn a_frame_without_noise_gives_the_truth() {
         let settings = DelaySettings { statistic, ..DelaySettings::default() };
         let estimator = DelayEstimator::with_settings(system, 1, settings).expect("valid");
         let found = estimator.estimate(&source.frame(1, 0, target)).expect("a valid frame");
-        assert!((found.arrival_rad - system.irs[1].pose.local_angle_rad(target)).abs() < 1e-5);
+        assert!(
+            (found.arrival.unwrap().bearing_rad - system.irs[1].pose.local_angle_rad(target)).abs() < 1e-5
+        );
         for (k, path) in found.paths.iter().enumerate() {
             let true_s = cascade_delay_s(&system.irs[1].pose, &system.irs[k].pose, target);
             assert!((path.delay_s - true_s).abs() < 1e-12, "{statistic:?}");

@@ -8,7 +8,7 @@ use hyloc_estimation::direct::{Combination, DirectFix, DirectLocator, DirectSett
 use hyloc_estimation::location::{Bearing, CascadeDelay, Fault};
 use model::scenario::Imperfections;
 use model::units::db_from_ratio;
-use model::{CMatrix, EchoSource, Gain, Information, Point, Scenario, Scheme};
+use model::{CMatrix, EchoSource, Gain, Information, Point, Scenario, Scheme, Score};
 use rayon::prelude::*;
 
 fn echoes(source: &EchoSource, frame: u64, target_m: Point) -> Vec<CMatrix> {
@@ -43,7 +43,7 @@ struct Outcome {
 
 impl Outcome {
     fn nees(&self) -> f64 {
-        self.error_m.dot(&self.fix.covariance_m2.cholesky().expect("definite").solve(&self.error_m))
+        Score::new(self.error_m, &self.fix.covariance_m2, Point::zeros()).nees.expect("definite")
     }
 
     fn gross(&self) -> bool {
@@ -185,7 +185,7 @@ fn the_likelihood_collects_the_energy_of_the_echo() {
     // The observed information is then the Fisher information, at half the noise power: less is not believed.
     let information = Information::new(system, target_m, source.rcs_m2(), Gain::Unknown);
     let bound = information.position_crb_m2(Scheme::Hybrid).unwrap();
-    assert!((fix.covariance_m2 * 2.0 - bound).norm() < 1e-3 * bound.norm());
+    assert!((fix.covariance_m2 * 2.0 - &bound).norm() < 1e-3 * bound.norm());
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -219,9 +219,9 @@ fn delivered(
             }
             .unwrap();
         }
-        let bearing_rad = report.arrival_rad + system.irs[l].pose.broadside_rad();
-        let bearing = Bearing { bearing_rad, variance_rad2: report.arrival_variance_rad2 };
-        evidence.bearing(l, bearing, 0.5).unwrap();
+        let arrival = report.arrival.unwrap();
+        let bearing_rad = arrival.bearing_rad + system.irs[l].pose.broadside_rad();
+        evidence.bearing(l, Bearing { bearing_rad, ..arrival }, 0.5).unwrap();
     }
     locator.survey(evidence)
 }
@@ -321,7 +321,7 @@ fn several_frames_of_a_moving_target() {
                 }
                 let source = EchoSource::new(&scenario).unwrap();
                 let angle = seed as f64;
-                let velocity = Point::new(angle.cos(), angle.sin()) * 0.3;
+                let velocity = Point::new(angle.cos(), angle.sin(), 0.0) * 0.3;
                 let middle_m = source.target_m(0) * 0.8 + Point::new(1.0, 1.0, 0.0);
                 let middle = 0.5 * (FRAMES - 1) as f64;
                 let locator = DirectLocator::new(source.system(), DirectSettings::default()).unwrap();
@@ -334,10 +334,10 @@ fn several_frames_of_a_moving_target() {
                 let timed: Vec<(f64, &Survey)> =
                     frames.iter().enumerate().map(|(f, survey)| (f as f64, survey)).collect();
                 let fix = locator.locate_frames(&timed, middle, combination, 0.5).expect("found");
-                let error = fix.state.xy() - middle_m;
-                let position = fix.covariance.fixed_view::<2, 2>(0, 0).into_owned();
-                let nees = error.dot(&position.cholesky().unwrap().solve(&error));
-                (error.norm_squared(), bound_m2(&source, middle_m) / FRAMES as f64, nees)
+                let position = fix.covariance.view((0, 0), (2, 2)).into_owned();
+                let score = Score::new(fix.position_m, &position, middle_m);
+                let nees = score.nees.unwrap();
+                (score.error_m.powi(2), bound_m2(&source, middle_m) / FRAMES as f64, nees)
             })
             .collect();
         let sum = |pick: fn(&(f64, f64, f64)) -> f64| outcomes.iter().map(pick).sum::<f64>();

@@ -9,6 +9,7 @@
 use hyloc_estimation::delay::{DelayEstimator, DelaySettings, Statistic};
 use hyloc_estimation::direct::DirectSettings;
 use hyloc_estimation::fusion::{FrameBlocks, Fuser, FusionSettings, PayloadKind};
+use model::Score;
 use model::units::{db_from_ratio, ratio_from_db};
 use model::{CMatrix, EchoSource, Gain, Information, Scenario, Scheme, System, SystemParts};
 use rayon::prelude::*;
@@ -61,7 +62,7 @@ impl Chain {
     }
 
     /// Position, and squared error over what the fix itself claims, of echoes by node.
-    fn fix(&self, echo: impl Fn(usize) -> CMatrix) -> Option<(model::Point, nalgebra::Matrix2<f64>)> {
+    fn fix(&self, echo: impl Fn(usize) -> CMatrix) -> Option<(model::Point, nalgebra::DMatrix<f64>)> {
         let mut blocks = FrameBlocks::new(self.nodes.len());
         for (l, node) in self.nodes.iter().enumerate() {
             blocks.insert_node(l, node.estimate(&echo(l)).unwrap(), PayloadKind::Block);
@@ -82,9 +83,8 @@ fn scene(seed: u64) -> Scene {
     BELIEFS.map(|belief| {
         let chain = Chain::new(belief.system(&source));
         let (position_m, covariance_m2) = chain.fix(|l| echoes[l].clone())?;
-        let error = position_m - target_m;
-        let nees = error.dot(&covariance_m2.cholesky()?.solve(&error));
-        Some([error.norm_squared(), bound_m2, nees])
+        let score = Score::new(position_m, &covariance_m2, target_m);
+        Some([score.error_m.powi(2), bound_m2, score.nees?])
     })
 }
 

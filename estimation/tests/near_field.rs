@@ -10,7 +10,7 @@ use rayon::prelude::*;
 
 fn scenario(count: usize, seed: u64) -> Scenario {
     let mut scenario = Scenario::default().with_seed(seed);
-    (scenario.surface.elements, scenario.surface.sensors) = (count, count);
+    (scenario.surface.elements, scenario.surface.sensors) = (count.into(), count.into());
     scenario.signal.wavefront = Wavefront::Spherical;
     scenario
 }

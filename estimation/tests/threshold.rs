@@ -11,6 +11,7 @@ use hyloc_estimation::fusion::{
     BatchSettings, FrameBlocks, FusedFix, Fuser, FusionSettings, Method, PayloadKind,
 };
 use hyloc_estimation::location::{Fault, Status};
+use model::Score;
 use model::random::{Purpose, stream};
 use model::{CMatrix, EchoSource, Point, Scenario};
 use num_complex::Complex64;
@@ -65,9 +66,8 @@ impl Pipeline {
 
 impl Outcome {
     fn new(fix: FusedFix, target_m: Point) -> Self {
-        let error = fix.position_m - target_m;
-        let nees = error.dot(&fix.covariance_m2.cholesky().expect("definite").solve(&error));
-        Self { error_m: error.norm(), nees, fix }
+        let score = Score::new(fix.position_m, &fix.covariance_m2, target_m);
+        Self { error_m: score.error_m, nees: score.nees.expect("definite"), fix }
     }
 
     fn is_nominal(&self) -> bool {
@@ -148,7 +148,8 @@ fn batch(
     spoil: impl Fn(&mut [CMatrix]),
 ) -> Option<(FusedFix, Point)> {
     let at = |step: u64| {
-        pipeline.source.target_m(number) * 0.8 + Point::new(1.0 + 0.1 * step as f64, 1.0 - 0.1 * step as f64, 0.0)
+        pipeline.source.target_m(number) * 0.8
+            + Point::new(1.0 + 0.1 * step as f64, 1.0 - 0.1 * step as f64, 0.0)
     };
     let survey = |step: u64| {
         let frame = frames * number + step;

@@ -64,8 +64,7 @@ fn path_sines(scenario: &Scenario, k: usize) -> Vec<([f64; 2], f64)> {
         .map(|_| {
             let (arrival, departure): (f64, f64) =
                 (angles.random_range(-FRAC_PI_2..FRAC_PI_2), angles.random_range(-FRAC_PI_2..FRAC_PI_2));
-            let elevation =
-                if grid.is_line() { 0.0 } else { elevations.random_range(-FRAC_PI_2..FRAC_PI_2) };
+            let elevation = if grid.is_line() { 0.0 } else { elevations.random_range(-FRAC_PI_2..FRAC_PI_2) };
             ([elevation.cos() * arrival.sin(), elevation.sin()], departure.sin())
         })
         .collect();

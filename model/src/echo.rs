@@ -116,7 +116,9 @@ impl EchoSource {
         let mut noise = stream(self.scenario.seed, Purpose::Noise, [l as u64, frame]);
         let deviation = (self.system.noise_power_w / 2.0).sqrt();
         let mut draw = || deviation * noise.sample::<f64, _>(StandardNormal);
-        CMatrix::from_fn(self.system.sensors(), self.system.subcarriers, |_, _| Complex64::new(draw(), draw()))
+        CMatrix::from_fn(self.system.sensors(), self.system.subcarriers, |_, _| {
+            Complex64::new(draw(), draw())
+        })
     }
 
     fn waves(&self, l: usize, frame: u64, target_m: Point) -> Vec<Wave> {

@@ -201,11 +201,8 @@ fn path_jacobian(system: &System, l: usize, k: usize, target_m: Point, angular: 
     let axes = system.axes();
     let slopes_s = cascade_delay_gradient_s_m(sensor, reflector, target_m);
     if angular {
-        let rows = [
-            sensor.bearing_gradient_rad_m(target_m),
-            reflector.bearing_gradient_rad_m(target_m),
-            slopes_s,
-        ];
+        let rows =
+            [sensor.bearing_gradient_rad_m(target_m), reflector.bearing_gradient_rad_m(target_m), slopes_s];
         return DMatrix::from_fn(3, axes.len(), |row, i| rows[row][axes[i]]);
     }
     let count = axes.len();
@@ -294,7 +291,8 @@ impl StreamFactor {
         } else {
             let aperture = system.element_aperture(k).unwrap_or_default();
             let relative_m = target_m - irs.pose.position_m;
-            let (g, derivatives) = free_derivatives(system, aperture.expansion(&system.carrier(), &relative_m));
+            let (g, derivatives) =
+                free_derivatives(system, aperture.expansion(&system.carrier(), &relative_m));
             (g.conjugate(), derivatives.iter().map(CVector::conjugate).collect())
         };
         let r = spectrum(&a);

@@ -124,7 +124,11 @@ impl ElementGrid {
 
 impl std::fmt::Display for ElementGrid {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if self.is_line() { write!(f, "{}", self.columns) } else { write!(f, "[{}, {}]", self.columns, self.rows) }
+        if self.is_line() {
+            write!(f, "{}", self.columns)
+        } else {
+            write!(f, "[{}, {}]", self.columns, self.rows)
+        }
     }
 }
 
@@ -171,8 +175,7 @@ impl Aperture {
 
     /// Largest distance between two elements.
     pub fn diameter_m(&self) -> f64 {
-        let farthest =
-            |from: &Point| self.offsets_m.iter().map(|to| (to - from).norm()).fold(0.0, f64::max);
+        let farthest = |from: &Point| self.offsets_m.iter().map(|to| (to - from).norm()).fold(0.0, f64::max);
         self.offsets_m.iter().map(farthest).fold(0.0, f64::max)
     }
 
@@ -213,8 +216,10 @@ mod tests {
 
     /// Centre, orientation, grid and spacing of a panel.
     fn panel() -> impl Strategy<Value = (Point, Orientation, ElementGrid, f64)> {
-        let angles = (-3.1..3.1f64, -1.5..1.5f64, -3.1..3.1f64)
-            .prop_map(|(azimuth_rad, elevation_rad, roll_rad)| Orientation { azimuth_rad, elevation_rad, roll_rad });
+        let angles =
+            (-3.1..3.1f64, -1.5..1.5f64, -3.1..3.1f64).prop_map(|(azimuth_rad, elevation_rad, roll_rad)| {
+                Orientation { azimuth_rad, elevation_rad, roll_rad }
+            });
         let grid = (1usize..9, 1usize..5).prop_map(|(columns, rows)| ElementGrid { columns, rows });
         (point(60.0), angles, grid, 0.02..0.3f64)
     }
@@ -238,9 +243,7 @@ mod tests {
     fn axes_of_a_level_panel() {
         let towards_x = Orientation::towards(Point::zeros(), Point::new(3.0, 0.0, 0.0));
         assert!(
-            (towards_x.axes() - Matrix3::from_columns(&[Point::y(), Point::z(), Point::x()]))
-                .norm()
-                < 1e-15
+            (towards_x.axes() - Matrix3::from_columns(&[Point::y(), Point::z(), Point::x()])).norm() < 1e-15
         );
         let rolled = Orientation { roll_rad: TAU / 4.0, ..towards_x };
         assert!((rolled.axes().column(0) - Point::z()).norm() < 1e-15);

@@ -285,7 +285,13 @@ impl System {
 
     /// `a(theta_k)` of the reflecting elements of an IRS at `pose`, for waves of this shape: the target receives `a^H S`.
     pub(crate) fn departure(&self, wavefront: Wavefront, pose: &Pose, target_m: Point) -> CVector {
-        departure(&Carrier { wavefront, ..self.carrier() }, self.element_grid, self.spacing_m(), pose, target_m)
+        departure(
+            &Carrier { wavefront, ..self.carrier() },
+            self.element_grid,
+            self.spacing_m(),
+            pose,
+            target_m,
+        )
     }
 
     /// `2 D^2 / (lambda d)` of the larger grid of IRS `k` at the centre of the coverage area: plane waves are a good

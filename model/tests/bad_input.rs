@@ -43,7 +43,8 @@ fn targets_that_are_nowhere_are_not_observable() {
     }
     assert!(constant_velocity_crb_m2(&[]).is_err());
     assert!(
-        constant_velocity_crb_m2(&[(f64::NAN, DMatrix::identity(2, 2)), (1.0, DMatrix::identity(2, 2))]).is_err()
+        constant_velocity_crb_m2(&[(f64::NAN, DMatrix::identity(2, 2)), (1.0, DMatrix::identity(2, 2))])
+            .is_err()
     );
     assert_eq!(Score::new(NAN, &DMatrix::zeros(2, 2), NAN).nees, None);
 }

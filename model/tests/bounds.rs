@@ -136,11 +136,15 @@ fn frames_of_a_moving_target_add_up_as_a_straight_line_does() {
         let bound = constant_velocity_crb_m2(&frames).unwrap();
         assert!((&bound - &expected).norm() < 1e-9 * expected.norm(), "{count}: {bound} {expected}");
     }
-    assert!((constant_velocity_crb_m2(&[(0.0, one.clone())]).unwrap() - &alone).norm() < 1e-12 * alone.norm());
+    assert!(
+        (constant_velocity_crb_m2(&[(0.0, one.clone())]).unwrap() - &alone).norm() < 1e-12 * alone.norm()
+    );
     // The same moment twice is twice the information; another moment alone says nothing of this one.
     let twice = constant_velocity_crb_m2(&[(0.0, one.clone()), (0.0, one.clone())]).unwrap();
     assert!((twice - &alone / 2.0).norm() < 1e-12 * alone.norm());
-    assert!(constant_velocity_crb_m2(&[(-1.0, one.clone())]).is_err() && constant_velocity_crb_m2(&[]).is_err());
+    assert!(
+        constant_velocity_crb_m2(&[(-1.0, one.clone())]).is_err() && constant_velocity_crb_m2(&[]).is_err()
+    );
     // Two frames determine position and velocity, whenever they were taken: nothing is left to improve on one of them.
     let lone = constant_velocity_crb_m2(&[(0.0, one.clone()), (-1e6, one)]).unwrap();
     assert!((lone - &alone).norm() < 1e-9 * alone.norm());

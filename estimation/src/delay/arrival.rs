@@ -132,10 +132,7 @@ impl LineSearch {
 /// The beam of a line array at a sine of the local angle.
 fn line_beam(sensors: usize, step_rad: f64, sine: f64) -> Beam {
     let phase_rad = step_rad * sine;
-    Beam {
-        conjugate: (0..sensors).map(|m| unit_phasor(-phase_rad * m as f64)).collect(),
-        sine: Some(sine),
-    }
+    Beam { conjugate: (0..sensors).map(|m| unit_phasor(-phase_rad * m as f64)).collect(), sine: Some(sine) }
 }
 
 impl PanelSearch {

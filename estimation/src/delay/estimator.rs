@@ -54,7 +54,16 @@ impl PathTables {
         let sensitivity = Sensitivity::new(&filter, &kernel, streams);
         let subcarriers = system.irs[k].waveform.subcarriers.clone();
         let grid = filter.grid(&window);
-        Ok(Self { filter, subcarriers, sensors: system.sensors(), window, grid, kernel, weights, sensitivity })
+        Ok(Self {
+            filter,
+            subcarriers,
+            sensors: system.sensors(),
+            window,
+            grid,
+            kernel,
+            weights,
+            sensitivity,
+        })
     }
 
     fn row_energy(&self, beam: &[Complex64], spectrum: &CMatrix) -> HarmonicSeries {

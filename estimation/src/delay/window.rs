@@ -53,7 +53,8 @@ pub fn coverage_delays(system: &System, l: usize, k: usize, guard_s: f64) -> Res
     } else if system.coverage.is_flat() {
         (0..4).map(|i| shortest_on_edge(corners[i], corners[(i + 1) % 4], &length)).fold(max_m, f64::min)
     } else {
-        let faces = (0..4).map(|i| [i, (i + 1) % 4, (i + 1) % 4 + 4, i + 4]).chain([[0, 1, 2, 3], [4, 5, 6, 7]]);
+        let faces =
+            (0..4).map(|i| [i, (i + 1) % 4, (i + 1) % 4 + 4, i + 4]).chain([[0, 1, 2, 3], [4, 5, 6, 7]]);
         faces.map(|face| shortest_on_face(face.map(|i| corners[i]), &length)).fold(max_m, f64::min)
     };
     DelayWindow::new(min_m / SPEED_OF_LIGHT_M_S - guard_s, max_m / SPEED_OF_LIGHT_M_S + guard_s)

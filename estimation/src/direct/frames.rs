@@ -99,7 +99,8 @@ impl DirectLocator {
         let batch = FrameBatch { frames, combination };
         let velocities = batch.velocities(half, most_speed, self.resolution_m);
         let summit = self.search_batch(&batch, half, most_speed, velocities)?;
-        if batch.frames.iter().any(|(time, survey)| self.strays(survey, self.position_at(&summit.at, *time))) {
+        if batch.frames.iter().any(|(time, survey)| self.strays(survey, self.position_at(&summit.at, *time)))
+        {
             return Err(Missed::Unobservable);
         }
         let noise_factor = batch.noise_factor(self, &summit.at);
@@ -354,7 +355,8 @@ impl FrameBatch<'_> {
         let mut coherent: BTreeMap<(usize, usize), (Moments, f64)> = BTreeMap::new();
         for (time, survey) in &self.frames {
             let map = position_map(state.len() / 2, *time);
-            for mut term in terms(&locator.scene, &survey.evidence, locator.position_at(state, *time), expand, views)
+            for mut term in
+                terms(&locator.scene, &survey.evidence, locator.position_at(state, *time), expand, views)
             {
                 match (combination, term.moments.take()) {
                     (Combination::Coherent, Some(moments)) => {

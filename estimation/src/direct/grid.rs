@@ -48,7 +48,8 @@ impl RegularGrid {
 
     /// Coordinates of a point.
     pub fn coordinates(&self, point: usize) -> DVector<f64> {
-        let each = self.indices(point).enumerate().map(|(i, index)| self.min[i] + index as f64 * self.step[i]);
+        let each =
+            self.indices(point).enumerate().map(|(i, index)| self.min[i] + index as f64 * self.step[i]);
         DVector::from_iterator(self.dimensions(), each)
     }
 
@@ -150,7 +151,8 @@ mod tests {
         assert_eq!((space.counts.clone(), space.cell()), (vec![5, 5, 3], 0.5 * 0.75 * 0.5));
         for grid in [grid(), space] {
             for point in 0..grid.points() {
-                let shift = DVector::from_iterator(grid.dimensions(), grid.step.iter().map(|step| 0.4 * step));
+                let shift =
+                    DVector::from_iterator(grid.dimensions(), grid.step.iter().map(|step| 0.4 * step));
                 assert_eq!(grid.nearest(&(grid.coordinates(point) + &shift)), Some(point));
                 assert!(grid.holds(&(grid.coordinates(point) + &shift), 0.5));
                 assert!(!grid.holds(&(grid.coordinates(point) + &shift * 30.0), 1.0));

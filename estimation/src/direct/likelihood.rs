@@ -249,7 +249,7 @@ pub(super) fn delay_term(path: &PathEvidence, sensor: &IrsView, reflector: &IrsV
 mod tests {
     use model::algebra::unit_phasor;
     use model::random::{Purpose, complex_normal, stream};
-    use model::{Aperture, Gain, Information, Orientation, Scenario, Scheme, System, Wavefront};
+    use model::{Aperture, ElementGrid, Gain, Information, Orientation, Scenario, Scheme, System, Wavefront};
     use proptest::prelude::*;
 
     use super::super::layout::{Layout, LayoutIrs};
@@ -321,7 +321,8 @@ mod tests {
     /// Information on the position at unit cross-section, from the moments of a layout.
     fn information(scene: &Scene, layout: &Layout, point: Point) -> DMatrix<f64> {
         let views = layout.views(&point, true);
-        let mut sum = DMatrix::zeros(2, 2);
+        let axes = layout.axes().len();
+        let mut sum = DMatrix::zeros(axes, axes);
         for (l, sensor) in views.iter().enumerate() {
             let sight = NodeSight::new(None, vec![sensor]);
             for (k, reflector) in views.iter().enumerate() {
@@ -331,6 +332,20 @@ mod tests {
             }
         }
         sum
+    }
+
+    /// Panels in space have the Fisher information of the model, too.
+    #[test]
+    fn moments_of_panels_have_the_fisher_information() {
+        for wavefront in [Wavefront::Plane, Wavefront::Spherical] {
+            let scene = panels(3, wavefront).scene;
+            let point = scene.system().coverage.at_height(0.3, 0.65, 0.4);
+            let found = information(&scene, scene.layout(), point);
+            let exact = Information::new(scene.system(), point, 1.0, Gain::Unknown);
+            let exact = exact.position_information(Scheme::Hybrid);
+            assert_eq!(exact.nrows(), 3);
+            assert!((&found - &exact).norm() < 1e-9 * exact.norm(), "{wavefront:?}: {found} {exact}");
+        }
     }
 
     /// The moments have the exact Fisher information, for both wavefronts; for plane waves it does not matter whether phases
@@ -352,7 +367,8 @@ mod tests {
                 let line = Aperture::grid(10.into(), spacing_m, &Orientation::level(azimuth_rad));
                 LayoutIrs { sensors: line.clone(), elements: line.mirrored(), ..irs.clone() }
             });
-            let centred = Layout::new(system.carrier(), centred.collect(), vec![0, 1], Point::zeros()).unwrap();
+            let centred =
+                Layout::new(system.carrier(), centred.collect(), vec![0, 1], Point::zeros()).unwrap();
             let found = information(&scene, &centred, point);
             assert!(
                 (&found - &exact).norm() < 1e-9 * exact.norm(),
@@ -361,29 +377,46 @@ mod tests {
         }
     }
 
-    proptest! {
-        #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+    /// Three panels around a volume, for a seed.
+    fn panels(seed: u64, wavefront: Wavefront) -> DirectLocator {
+        let mut scenario = Scenario::default().with_seed(seed).with_power_dbm(60.0);
+        scenario.signal.wavefront = wavefront;
+        scenario.surface.elements = ElementGrid { columns: 3, rows: 4 };
+        scenario.surface.sensors = ElementGrid { columns: 4, rows: 2 };
+        scenario.coverage.max_m[2] = 6.0;
+        for (irs, height_m) in scenario.irs.iter_mut().zip([8.0, -3.0, 12.0]) {
+            (irs.position_m[2], irs.facing_m, irs.roll_deg) = (height_m, None, Some(height_m));
+        }
+        DirectLocator::new(&System::new(&scenario).unwrap(), DirectSettings::default()).unwrap()
+    }
 
-        /// Every kind of payload, term by term, anywhere in the area.
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+        /// Every kind of payload, term by term, anywhere in the area: lines in the plane and panels in space, plane and
+        /// spherical waves.
         #[test]
-        fn gradients_match_differences(seed in 0u64..1000, payload in 0usize..4, x in 0.0..10.0f64, y in 0.0..10.0f64, spherical in any::<bool>(),
+        fn gradients_match_differences(
+            seed in 0u64..1000, payload in 0usize..4, u in 0.0..1.0f64, v in 0.0..1.0f64, w in 0.0..1.0f64,
+            spherical in any::<bool>(), space in any::<bool>(),
         ) {
-            let locator = locator(seed, if spherical { Wavefront::Spherical } else { Wavefront::Plane });
+            let wavefront = if spherical { Wavefront::Spherical } else { Wavefront::Plane };
+            let locator = if space { panels(seed, wavefront) } else { locator(seed, wavefront) };
             let evidence = evidence(&locator, seed, payload);
             let at = |point: Point, expand: bool| terms(&locator.scene, &evidence, point, expand, &mut Vec::new());
-            let (point, h) = (Point::new(x, y, 0.0), 2e-4);
+            let (point, h) = (locator.system().coverage.at_height(u, v, w), 2e-4);
             let here = at(point, true);
-            for axis in 0..2 {
+            for (i, &axis) in locator.system().axes().iter().enumerate() {
                 let mut step = Point::zeros();
                 step[axis] = h;
                 let values: Vec<Vec<Term>> =
                     [-2.0, -1.0, 1.0, 2.0].map(|steps| at(point + step * steps, false)).into_iter().collect();
-                for (i, term) in here.iter().enumerate() {
-                    let v: Vec<f64> = values.iter().map(|terms| terms[i].value()).collect();
+                for (t, term) in here.iter().enumerate() {
+                    let v: Vec<f64> = values.iter().map(|terms| terms[t].value()).collect();
                     let difference = (8.0 * (v[2] - v[1]) - (v[3] - v[0])) / (12.0 * h);
-                    let slope = term.expansion.gradient[axis];
+                    let slope = term.expansion.gradient[i];
                     let scale = 1.0 + term.value().abs() + slope.abs();
-                    prop_assert!((difference - slope).abs() < 1e-6 * scale, "term {i}: {difference} {slope}");
+                    prop_assert!((difference - slope).abs() < 1e-6 * scale, "term {t}: {difference} {slope}");
                 }
             }
         }

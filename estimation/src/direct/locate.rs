@@ -230,7 +230,9 @@ impl DirectLocator {
             certainty.hypotheses.log_density(&self.terms(&survey.evidence, point)) - certainty.log_density
         };
         let posterior = if certainty.weak {
-            Posterior::integrated(&certainty.peak, |displacement| log_density(self.position_m(&(at + displacement))))
+            Posterior::integrated(&certainty.peak, |displacement| {
+                log_density(self.position_m(&(at + displacement)))
+            })
         } else {
             Posterior::normal(&certainty.peak)
         };
@@ -259,8 +261,11 @@ impl DirectLocator {
             return Err(Missed::Unobservable);
         }
         let widening = certainty.widening(&covariance_m2);
-        let protection_level_m =
-            certainty.terms.protection_level_m(&DMatrix::identity(axes, axes), widening, self.settings.integrity_risk);
+        let protection_level_m = certainty.terms.protection_level_m(
+            &DMatrix::identity(axes, axes),
+            widening,
+            self.settings.integrity_risk,
+        );
         let (elsewhere, alternatives) =
             self.elsewhere(&posterior, at, &covariance_m2).ok_or(Missed::Unobservable)?;
         Ok(DirectFix {

@@ -31,7 +31,11 @@ pub(crate) fn chi_square_quantile(probability: f64, degrees_of_freedom: usize) -
         if middle <= low || middle >= high {
             break;
         }
-        if chi_square_survival(middle, degrees_of_freedom) > probability { low = middle } else { high = middle }
+        if chi_square_survival(middle, degrees_of_freedom) > probability {
+            low = middle
+        } else {
+            high = middle
+        }
     }
     high
 }

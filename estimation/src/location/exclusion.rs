@@ -175,7 +175,12 @@ fn rank_faults(likelihood: &Likelihood, start_m: PlanePoint) -> Vec<(f64, Fault)
     ranked
 }
 
-fn try_faults(likelihood: &Likelihood, start_m: PlanePoint, faults: &[(f64, Fault)], trials: &mut Vec<Trial>) {
+fn try_faults(
+    likelihood: &Likelihood,
+    start_m: PlanePoint,
+    faults: &[(f64, Fault)],
+    trials: &mut Vec<Trial>,
+) {
     for &(_, fault) in faults {
         let minimum = likelihood.minimise_with_fault(start_m, fault);
         if minimum.expansion.cost.is_finite() && minimum.position_m.iter().all(|v| v.is_finite()) {

@@ -211,7 +211,8 @@ mod tests {
     use super::*;
 
     fn likelihood() -> Likelihood {
-        let nodes = vec![PlanePoint::new(10.0, 50.0), PlanePoint::new(10.0, -50.0), PlanePoint::new(50.0, 0.0)];
+        let nodes =
+            vec![PlanePoint::new(10.0, 50.0), PlanePoint::new(10.0, -50.0), PlanePoint::new(50.0, 0.0)];
         Likelihood {
             range_m: (0..9).map(|p| 95.0 + 1.3 * p as f64).collect(),
             range_weight: (0..9).map(|p| if p == 5 { 0.0 } else { 1.0 + 0.2 * p as f64 }).collect(),

@@ -250,7 +250,8 @@ mod tests {
     use model::geometry::{bearing_rad, wrap_angle};
 
     fn measurements(target_m: PlanePoint) -> Measurements {
-        let nodes = vec![PlanePoint::new(10.0, 50.0), PlanePoint::new(10.0, -50.0), PlanePoint::new(50.0, 0.0)];
+        let nodes =
+            vec![PlanePoint::new(10.0, 50.0), PlanePoint::new(10.0, -50.0), PlanePoint::new(50.0, 0.0)];
         let range = |k: usize| (target_m - nodes[k]).norm();
         let delays = (0..9)
             .map(|p| {
@@ -269,7 +270,8 @@ mod tests {
     fn finds_the_target_from_afar() {
         let target_m = PlanePoint::new(3.0, 7.0);
         let likelihood = Likelihood::new(&measurements(target_m));
-        for start_m in [PlanePoint::new(30.0, -30.0), PlanePoint::new(-60.0, 20.0), PlanePoint::new(0.0, 0.0)] {
+        for start_m in [PlanePoint::new(30.0, -30.0), PlanePoint::new(-60.0, 20.0), PlanePoint::new(0.0, 0.0)]
+        {
             let minimum = likelihood.minimise(start_m);
             assert!(minimum.converged);
             assert!((minimum.position_m - target_m).norm() < 1e-7);

@@ -298,7 +298,8 @@ mod tests {
             ..LocateSettings::default()
         };
         assert!(settings(PlanePoint::new(-30.0, -20.0), PlanePoint::new(-10.0, -10.0)).validate().is_ok());
-        let refused = settings(PlanePoint::new(10.0, 20.0), PlanePoint::new(30.0, 10.0)).validate().unwrap_err();
+        let refused =
+            settings(PlanePoint::new(10.0, 20.0), PlanePoint::new(30.0, 10.0)).validate().unwrap_err();
         assert_eq!((refused.name, refused.value), ("height of the coverage area", -10.0));
     }
 }

@@ -179,17 +179,20 @@ mod tests {
             bearing_weight: vec![1.0],
         };
         // Known along y only: open along x.
-        let found = check_information(&likelihood, PlanePoint::new(9.0, 0.0), &Matrix2::new(0.0, 0.0, 0.0, 4.0));
+        let found =
+            check_information(&likelihood, PlanePoint::new(9.0, 0.0), &Matrix2::new(0.0, 0.0, 0.0, 4.0));
         let Err(Unobservable::Geometry { direction_rad, standard_deviation_m }) = found else {
             panic!("{found:?}")
         };
         assert!(direction_rad.sin().abs() < 1e-9 && standard_deviation_m.is_infinite());
         // Known along x only.
-        let found = check_information(&likelihood, PlanePoint::new(9.0, 0.0), &Matrix2::new(4.0, 0.0, 0.0, 0.0));
+        let found =
+            check_information(&likelihood, PlanePoint::new(9.0, 0.0), &Matrix2::new(4.0, 0.0, 0.0, 0.0));
         let Err(Unobservable::Geometry { direction_rad, .. }) = found else { panic!("{found:?}") };
         assert!(direction_rad.cos().abs() < 1e-9);
         // Known along the diagonal: open across it.
-        let found = check_information(&likelihood, PlanePoint::new(9.0, 0.0), &Matrix2::new(1.0, 1.0, 1.0, 1.0));
+        let found =
+            check_information(&likelihood, PlanePoint::new(9.0, 0.0), &Matrix2::new(1.0, 1.0, 1.0, 1.0));
         let Err(Unobservable::Geometry { direction_rad, .. }) = found else { panic!("{found:?}") };
         assert!((direction_rad.tan() + 1.0).abs() < 1e-9, "{direction_rad}");
     }

@@ -253,7 +253,11 @@ impl TanRows {
 
 /// The paper's third stage: `(x^2, y^2)` from `(x_2^2, y_2^2, s)` under
 /// `Q_3 = D cov(x_2) D`, `D = diag(scale)`, then square roots with the signs of stage 2.
-fn square_roots(unknowns: &Vector3<f64>, information: &Matrix3<f64>, scale: Vector3<f64>) -> Option<PlanePoint> {
+fn square_roots(
+    unknowns: &Vector3<f64>,
+    information: &Matrix3<f64>,
+    scale: Vector3<f64>,
+) -> Option<PlanePoint> {
     let inverse = Matrix3::from_diagonal(&scale.map(|v| 1.0 / v));
     let weight = inverse * information * inverse;
     let a = Matrix3x2::new(1.0, 0.0, 0.0, 1.0, 1.0, 1.0);

@@ -42,7 +42,8 @@ impl CoverageArea {
     }
 
     fn around(points: impl Iterator<Item = PlanePoint>) -> Self {
-        let empty = Self { min_m: PlanePoint::repeat(f64::INFINITY), max_m: PlanePoint::repeat(f64::NEG_INFINITY) };
+        let empty =
+            Self { min_m: PlanePoint::repeat(f64::INFINITY), max_m: PlanePoint::repeat(f64::NEG_INFINITY) };
         points
             .fold(empty, |area, point| Self { min_m: area.min_m.inf(&point), max_m: area.max_m.sup(&point) })
     }
@@ -143,8 +144,11 @@ fn spread_m(minimum: &Minimum) -> f64 {
 fn choose(mut minima: Vec<Minimum>, coverage: Option<&CoverageArea>) -> SearchResult {
     minima.sort_by(|a, b| a.expansion.cost.total_cmp(&b.expansion.cost));
     let Some(best) = minima.first().copied() else {
-        let nowhere =
-            Minimum { position_m: PlanePoint::repeat(f64::NAN), expansion: Default::default(), converged: false };
+        let nowhere = Minimum {
+            position_m: PlanePoint::repeat(f64::NAN),
+            expansion: Default::default(),
+            converged: false,
+        };
         return SearchResult { minimum: nowhere, ambiguity: None };
     };
     minima.retain(|m| m.expansion.cost <= best.expansion.cost + COMPARABLE_COST);

@@ -3,6 +3,7 @@
 use crate::scene::*;
 use hyloc_estimation::location::*;
 use model::geometry::{PlanePoint, Pose};
+use model::geometry::{at_height, cascade_delay_s};
 use model::units::db_from_ratio;
 
 const TARGETS: u64 = 2000;
@@ -91,9 +92,10 @@ fn special_targets_are_as_accurate() {
                 if !noise {
                     for path in 0..9 {
                         draw.delay_s[path] =
-                            Some(model::geometry::cascade_delay_s(&irs[path / 3], &irs[path % 3], target_m));
+                            Some(cascade_delay_s(&irs[path / 3], &irs[path % 3], at_height(target_m, 0.0)));
                     }
-                    draw.bearing_rad = irs.iter().map(|pose| Some(pose.bearing_rad(target_m))).collect();
+                    draw.bearing_rad =
+                        irs.iter().map(|pose| Some(pose.bearing_rad(at_height(target_m, 0.0)))).collect();
                 }
                 let fix = locate(&draw.measurements(), &LocateSettings::default()).expect("observable");
                 let three_stage = fix.stages.three_stage.expect("stage 3").position_m;

@@ -3,6 +3,7 @@
 use crate::scene::*;
 use hyloc_estimation::location::*;
 use model::geometry::PlanePoint;
+use model::geometry::at_height;
 use proptest::prelude::*;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -28,7 +29,8 @@ fn only(draw: &mut Draw, paths: &[(usize, usize)], bearings: &[usize]) {
     }
 }
 
-const COVERAGE: CoverageArea = CoverageArea { min_m: PlanePoint::new(0.0, 0.0), max_m: PlanePoint::new(10.0, 10.0) };
+const COVERAGE: CoverageArea =
+    CoverageArea { min_m: PlanePoint::new(0.0, 0.0), max_m: PlanePoint::new(10.0, 10.0) };
 
 fn covered() -> LocateSettings {
     LocateSettings { coverage: Some(COVERAGE), ..LocateSettings::default() }
@@ -139,7 +141,7 @@ fn regress_far_origin() {
     let near = draw(3, PlanePoint::new(6.0, 4.0));
     let shift_m = PlanePoint::new(500_000.0, 4_600_000.0);
     let mut far = near.clone();
-    far.irs.iter_mut().for_each(|pose| pose.position_m += shift_m);
+    far.irs.iter_mut().for_each(|pose| pose.position_m += at_height(shift_m, 0.0));
     let a = locate(&near.measurements(), &LocateSettings::default()).expect("observable");
     let b = locate(&far.measurements(), &LocateSettings::default()).expect("observable");
     assert!((a.position_m() + shift_m - b.position_m()).norm() < 1e-6);

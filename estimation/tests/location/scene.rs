@@ -1,7 +1,7 @@
 //! Scenes, error variances and seeded draws for the Monte Carlo tests.
 
 use hyloc_estimation::location::{Bearing, CascadeDelay, Measurements};
-use model::geometry::{PlanePoint, Pose, cascade_delay_gradient_s_m, cascade_delay_s};
+use model::geometry::{PlanePoint, Point, Pose, at_height, cascade_delay_gradient_s_m, cascade_delay_s};
 use model::scenario::IrsPlacement;
 use model::units::ratio_from_db;
 use model::{Gain, Information, Scenario, System};
@@ -28,7 +28,8 @@ const SEEDS: u64 = 40;
 pub fn table_one_variances(irs: &[Pose], target_m: PlanePoint, power_dbm: f64) -> Variances {
     let seed = (target_m.x.to_bits() ^ target_m.y.to_bits().rotate_left(17)) % SEEDS;
     let system = &systems(irs)[seed as usize];
-    let information = Information::new(system, target_m, Scenario::default().rcs_m2(), Gain::Unknown);
+    let information =
+        Information::new(system, at_height(target_m, 0.0), Scenario::default().rcs_m2(), Gain::Unknown);
     // Bounds scale as one over power.
     let scale = ratio_from_db(50.0 - power_dbm);
     let delays = information.delay_crb_s2().expect("the angles are observable");
@@ -54,7 +55,7 @@ fn systems(irs: &[Pose]) -> Arc<Vec<System>> {
     let mut scenario = table_one.clone();
     scenario.signal.subcarriers = (table_one.signal.subcarriers * irs.len()).div_ceil(3);
     scenario.base_station.antennas = (table_one.base_station.antennas * irs.len()).div_ceil(3);
-    scenario.irs = irs.iter().map(|pose| IrsPlacement::at([pose.position_m.x, pose.position_m.y])).collect();
+    scenario.irs = irs.iter().map(|pose| IrsPlacement::facing(pose.position_m.into(), [0.0; 3])).collect();
     let built =
         (0..SEEDS).map(|seed| System::new(&scenario.clone().with_seed(seed)).expect("Table I")).collect();
     known.push((irs.to_vec(), Arc::new(built)));
@@ -83,7 +84,7 @@ pub fn irs(count: usize) -> Vec<Pose> {
 }
 
 fn facing_origin(x: f64, y: f64) -> Pose {
-    Pose::facing(PlanePoint::new(x, y), PlanePoint::zeros())
+    Pose::facing(Point::new(x, y, 0.0), Point::zeros())
 }
 
 /// Noisy readings of one target, editable before they become measurements.
@@ -103,12 +104,15 @@ impl Draw {
         let mut noise = |variance: f64| variance.sqrt() * rng.sample::<f64, _>(StandardNormal);
         let delay_s = (0..count * count)
             .map(|path| {
-                let exact_s = cascade_delay_s(&irs[path / count], &irs[path % count], target_m);
+                let exact_s =
+                    cascade_delay_s(&irs[path / count], &irs[path % count], at_height(target_m, 0.0));
                 Some(exact_s + noise(variances.delay_s2[path]))
             })
             .collect();
         let bearing_rad = (0..count)
-            .map(|node| Some(irs[node].bearing_rad(target_m) + noise(variances.bearing_rad2[node])))
+            .map(|node| {
+                Some(irs[node].bearing_rad(at_height(target_m, 0.0)) + noise(variances.bearing_rad2[node]))
+            })
             .collect();
         Self { irs: irs.to_vec(), target_m, variances, delay_s, bearing_rad }
     }
@@ -117,7 +121,7 @@ impl Draw {
         let delays = self.delay_s.iter().zip(&self.variances.delay_s2);
         let bearings = self.bearing_rad.iter().zip(&self.variances.bearing_rad2);
         Measurements::new(
-            self.irs.iter().map(|pose| pose.position_m).collect(),
+            self.irs.iter().map(|pose| pose.position_m.xy()).collect(),
             delays.map(|(d, v)| d.map(|delay_s| CascadeDelay { delay_s, variance_s2: *v })).collect(),
             bearings.map(|(b, v)| b.map(|bearing_rad| Bearing { bearing_rad, variance_rad2: *v })).collect(),
         )
@@ -127,14 +131,15 @@ impl Draw {
     /// The bound `(J^T C^-1 J)^-1` of the readings that are there, at the true position.
     pub fn bound_m2(&self) -> Matrix2<f64> {
         let count = self.irs.len();
+        let target_m = at_height(self.target_m, 0.0);
         let mut information = Matrix2::zeros();
         for path in (0..count * count).filter(|path| self.delay_s[*path].is_some()) {
-            let gradient =
-                cascade_delay_gradient_s_m(&self.irs[path / count], &self.irs[path % count], self.target_m);
+            let (sensor, reflector) = (&self.irs[path / count], &self.irs[path % count]);
+            let gradient = cascade_delay_gradient_s_m(sensor, reflector, target_m).xy();
             information += gradient * gradient.transpose() / self.variances.delay_s2[path];
         }
         for node in (0..count).filter(|node| self.bearing_rad[*node].is_some()) {
-            let gradient = self.irs[node].bearing_gradient_rad_m(self.target_m);
+            let gradient = self.irs[node].bearing_gradient_rad_m(target_m).xy();
             information += gradient * gradient.transpose() / self.variances.bearing_rad2[node];
         }
         information.try_inverse().expect("observable")

@@ -184,7 +184,9 @@ mod tests {
     #[test]
     fn a_circle_goes_round() {
         let circle = Motion::Circle { centre_m: [5.0, 5.0, 0.0], radius_m: 2.0, frames: 8 };
-        for (frame, expected) in [(0, [7.0, 5.0, 0.0]), (2, [5.0, 7.0, 0.0]), (4, [3.0, 5.0, 0.0]), (14, [5.0, 3.0, 0.0])] {
+        for (frame, expected) in
+            [(0, [7.0, 5.0, 0.0]), (2, [5.0, 7.0, 0.0]), (4, [3.0, 5.0, 0.0]), (14, [5.0, 3.0, 0.0])]
+        {
             let at = positions(&circle, &[frame])[0];
             let error = (at[0] - expected[0]).hypot(at[1] - expected[1]);
             assert!(error < 1e-12, "frame {frame}: {at:?}");

@@ -4,8 +4,8 @@ use std::f64::consts::TAU;
 
 use super::{Irs, SystemParts};
 use crate::algebra::CMatrix;
-use crate::scenario::ScenarioError;
 use crate::geometry::Orientation;
+use crate::scenario::ScenarioError;
 use crate::scenario::validate::{Check, count, extents, grid, irs_count, place, show, within};
 
 /// Tolerance of the orthonormality of the codes' rows.
@@ -47,7 +47,9 @@ impl SystemParts {
         let key = |name: &str| format!("irs[{k}].{name}");
         place(&key("position_m"), irs.pose.position_m.into())?;
         let Orientation { azimuth_rad, elevation_rad, roll_rad } = irs.pose.orientation;
-        for (name, angle) in [("azimuth_rad", azimuth_rad), ("elevation_rad", elevation_rad), ("roll_rad", roll_rad)] {
+        for (name, angle) in
+            [("azimuth_rad", azimuth_rad), ("elevation_rad", elevation_rad), ("roll_rad", roll_rad)]
+        {
             within(&key(name), angle, -TAU, TAU)?;
         }
         if self.irs[..k].iter().any(|other| other.pose.position_m == irs.pose.position_m) {

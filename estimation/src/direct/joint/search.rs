@@ -107,7 +107,13 @@ impl<'a> Search<'a> {
                 Some(offsets_m) => offsets_m.clone(),
                 None => state.iter().skip(targets).copied().collect(),
             };
-            let start = state.iter().take(targets).copied().chain(found.iter().copied()).chain(offsets).collect::<Vec<f64>>();
+            let start = state
+                .iter()
+                .take(targets)
+                .copied()
+                .chain(found.iter().copied())
+                .chain(offsets)
+                .collect::<Vec<f64>>();
             self.climb(DVector::from_vec(start))
         });
         self.best(summits.collect())

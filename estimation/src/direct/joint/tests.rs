@@ -6,7 +6,7 @@ use std::f64::consts::TAU;
 use model::algebra::unit_phasor;
 use model::random::{Purpose, Stream, complex_normal, stream};
 use model::units::SPEED_OF_LIGHT_M_S;
-use model::{ElementGrid, Aperture, CMatrix, Carrier, Orientation, Point, Wavefront};
+use model::{Aperture, CMatrix, Carrier, ElementGrid, Orientation, Point, Wavefront};
 use nalgebra::{DVector, linalg::QR};
 use num_complex::Complex64;
 use proptest::prelude::*;
@@ -27,11 +27,7 @@ struct Scene {
 impl Scene {
     fn likelihood(&self) -> JointLikelihood<'_> {
         let offsets = self.settings.clocks != Clocks::Known;
-        JointLikelihood {
-            layout: &self.layout,
-            evidence: &self.evidence,
-            offsets,
-        }
+        JointLikelihood { layout: &self.layout, evidence: &self.evidence, offsets }
     }
 }
 
@@ -52,8 +48,8 @@ fn irs(random: &mut Stream, centre_m: Point, aim_m: Point, space: bool, k: usize
     let orientation = Orientation::towards(centre_m, aim_m);
     let (grids, spacing_m, streams, subcarriers, bandwidth_hz) =
         if space { ([[4, 4], [4, 3]], 0.043, 4, 12, 100e6) } else { ([[8, 1], [8, 1]], 0.3, 5, 16, 50e6) };
-    let [elements, sensors] = grids
-        .map(|[columns, rows]| Aperture::grid(ElementGrid { columns, rows }, spacing_m, &orientation));
+    let [elements, sensors] =
+        grids.map(|[columns, rows]| Aperture::grid(ElementGrid { columns, rows }, spacing_m, &orientation));
     let gaussian = CMatrix::from_fn(subcarriers, streams, |_, _| normal(random));
     let total = 4 * subcarriers;
     LayoutIrs {
@@ -88,8 +84,7 @@ fn scene(seed: u64, space: bool, wavefront: Wavefront, targets: usize, clocks: b
     // Far enough apart to be resolved.
     let mut positions_m: Vec<Point> = Vec::new();
     while positions_m.len() < targets {
-        let place =
-            Point::from_fn(|axis, _| min_m[axis] + uniform(random) * (max_m[axis] - min_m[axis]));
+        let place = Point::from_fn(|axis, _| min_m[axis] + uniform(random) * (max_m[axis] - min_m[axis]));
         if positions_m.iter().all(|other| (place - other).xy().norm() > 3.5) {
             positions_m.push(place);
         }
@@ -230,11 +225,8 @@ fn impossible_problems_are_refused() {
     assert_eq!(locate_jointly(&scene.layout, &nothing, &settings), Err(JointError::NoEvidence));
     assert!(matches!(solve(JointSettings { targets: 0, ..settings }), Err(JointError::Targets { .. })));
     assert!(matches!(solve(JointSettings { targets: 1000, ..settings }), Err(JointError::Targets { .. })));
-    let around = JointSettings {
-        max_m: Point::new(60.0, 10.0, 0.0),
-        min_m: Point::new(0.0, -10.0, 0.0),
-        ..settings
-    };
+    let around =
+        JointSettings { max_m: Point::new(60.0, 10.0, 0.0), min_m: Point::new(0.0, -10.0, 0.0), ..settings };
     assert_eq!(solve(around), Err(JointError::Inside { k: 2 }));
     assert_eq!(solve(JointSettings { max_m: settings.min_m, ..settings }), Err(JointError::Volume));
     let clocks = Clocks::Unknown { window_s: -1.0 };
