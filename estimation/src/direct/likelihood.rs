@@ -3,7 +3,7 @@
 //! Spectrum: `J = |m^H Y|^2 / (||m||^2 sigma^2)`, see [`super::moments`]. Block R with derivative R' at tau_0: with
 //! `c = a^H R b`, its derivative c' and the width B of the illumination, the peak is `|c|^2 / ||m||^2 exp(2 d s - (B d)^2)`,
 //! `d = tau(x) - tau_0`, `s = Re(c^* c') / |c|^2`: value and slope at tau_0 are exact, the curvature is that of a known
-//! spectrum, and far from tau_0 the block carries no information. `s` counts up to B. Delays and bearings: a normal law with
+//! spectrum, and far from tau_0 the block carries no information. `s` is limited to B. Delays and bearings: a normal law with
 //! a share of gross errors, uniform over the window.
 //!
 //! Gradients are exact for all of them. The information of a spectrum or block is that of its atom at the energy J; that of
@@ -26,8 +26,9 @@ use crate::delay::BlockExpansion;
 
 /// Assumed share of gross errors among delays and bearings.
 const GROSS_SHARE: f64 = 0.05;
-/// Largest distance of the peak of a block from the delay of its expansion, in units of 1 / B.
-const FARTHEST_PEAK: f64 = 1.0;
+/// Distance of the peak of a block from the delay of its expansion, in units of 1 / B, up to which it is taken as it is; it is
+/// limited smoothly to 1.
+const NEAR_PEAK: f64 = 0.8;
 
 /// One term of the log-likelihood ratio at a point or state of the target: a path or a bearing.
 #[derive(Debug, Clone)]
@@ -175,6 +176,7 @@ fn block_expansion(
         return Expansion { value, ..Expansion::zeros(count) };
     }
     let slope = (c.conj() * turned).re / energy;
+    let (peak, bend) = limited_peak(slope / width);
     let slopes_s = delay_slopes(sensor, reflector, true);
     let gradient = DVector::from_fn(count, |i, _| {
         let derivative = |part: usize| {
@@ -184,14 +186,10 @@ fn block_expansion(
         let growth = 2.0 * (c.conj() * by_c).re / energy;
         let strengthening = 2.0 * inner(content, &reflector.contents[1 + i]).re / strength.powi(2);
         let by_variance = variances[1 + i];
-        // Derivative of 2 d s, with s limited to B.
-        let along = if slope.abs() < FARTHEST_PEAK * width {
-            let by_slope = ((by_c.conj() * turned).re + (c.conj() * by_turned).re) / energy - slope * growth;
-            2.0 * (slopes_s[i] * slope + d * by_slope)
-        } else {
-            let limit = FARTHEST_PEAK.copysign(slope);
-            2.0 * limit * (slopes_s[i] * width + d * by_variance / (2.0 * width))
-        };
+        let by_width = by_variance / (2.0 * width);
+        let by_slope = ((by_c.conj() * turned).re + (c.conj() * by_turned).re) / energy - slope * growth;
+        let by_peak = bend * (by_slope - slope * by_width / width) / width;
+        let along = 2.0 * (slopes_s[i] * width * peak + d * by_width * peak + d * width * by_peak);
         let away = 2.0 * variances[0] * d * slopes_s[i] + d * d * by_variance;
         value * (growth - strengthening + along - away)
     });
@@ -205,8 +203,18 @@ pub(super) fn block_term(z: Complex64, turned: Complex64, width: f64, d: f64) ->
         return energy;
     }
     let slope = (z.conj() * turned).re / energy;
-    let (peak, here) = ((slope / width).clamp(-FARTHEST_PEAK, FARTHEST_PEAK), width * d);
+    let (peak, here) = (limited_peak(slope / width).0, width * d);
     energy * (peak.powi(2) - (here - peak).powi(2)).exp()
+}
+
+/// The place of a peak, limited to plus or minus one, and its derivative.
+fn limited_peak(place: f64) -> (f64, f64) {
+    let past = (place.abs() - NEAR_PEAK) / (1.0 - NEAR_PEAK);
+    if past <= 0.0 {
+        return (place, 1.0);
+    }
+    let share = past.tanh();
+    ((NEAR_PEAK + (1.0 - NEAR_PEAK) * share).copysign(place), 1.0 - share * share)
 }
 
 /// Ratio of a normal law to one that is uniform over the window w, with its share: `(1 - p) w N(e; 0, v)`.
