@@ -56,3 +56,39 @@ impl AxisErrors {
         (self.count > 0).then(|| (0..3).map(|axis| (NAMES[axis], figures(axis))).collect())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fix::{Source, Truth};
+    use crate::place::{Axes, Place};
+    use estimation::fusion::FrameBlocks;
+    use model::Point;
+
+    fn judged(error: Point, bound_m2: Vec<f64>) -> FixRecord {
+        let none = Err(estimation::location::Unobservable::NoMeasurements.into());
+        let record = FixRecord::new(Default::default(), &FrameBlocks::new(2), None, &none, Source::Simulated);
+        let truth = Truth {
+            position_m: Place::new(Point::zeros(), Axes::Xyz),
+            error_m: Some(error.norm()),
+            bound_rms_m: None,
+            bound_m2: Some(bound_m2),
+            nees: None,
+        };
+        FixRecord { position_m: Some(Place::new(error, Axes::Xyz)), truth: Some(truth), ..record }
+    }
+
+    #[test]
+    fn every_coordinate_has_its_own_gap() {
+        let mut errors = AxisErrors::default();
+        errors.add(&judged(Point::new(1.0, 1.0, 0.0), vec![1.0, 0.0, 1.0]));
+        assert_eq!(errors.figures(), None, "flat");
+        errors.add(&judged(Point::new(1.0, 2.0, 6.0), vec![1.0, 9.0, 9.0, 4.0, 9.0, 9.0]));
+        errors.add(&judged(Point::new(1.0, -2.0, 0.0), vec![1.0, 9.0, 9.0, 4.0, 9.0, 9.0]));
+        let figures = errors.figures().unwrap();
+        let shown = |axis: &str| (figures[axis].rms_m, figures[axis].bound_rms_m, figures[axis].gap_db);
+        assert_eq!((shown("x"), shown("y")), ((1.0, 1.0, 0.0), (2.0, 2.0, 0.0)));
+        assert_eq!((shown("z").0, shown("z").1), (18f64.sqrt(), 3.0));
+        assert!((shown("z").2 - 10.0 * 2f64.log10()).abs() < 1e-12);
+    }
+}

@@ -235,3 +235,43 @@ impl FixRecord {
         FrameId { run: self.run, frame: self.frame }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use estimation::fusion::FixMethod;
+    use nalgebra::DMatrix;
+
+    fn record(at: Point, axes: usize) -> FixRecord {
+        let covariance_m2 = DMatrix::from_fn(axes, axes, |i, j| (1 + i.min(j) * 10 + i.max(j)) as f64);
+        let fix = Ok(FusedFix::new(FixMethod::Direct, at, covariance_m2));
+        FixRecord::new(FrameId::default(), &FrameBlocks::new(2), None, &fix, Source::Simulated)
+    }
+
+    #[test]
+    fn a_fix_names_its_axes_and_states_a_covariance_of_these() {
+        let line = |at, axes| serde_json::to_string(&record(at, axes)).unwrap();
+        let flat = line(Point::new(1.0, 2.0, 0.0), 2);
+        assert!(
+            flat.contains(r#""position_m":[1.0,2.0],"axes":"xy","covariance_m2":[1.0,2.0,12.0]"#),
+            "{flat}"
+        );
+        let space = line(Point::new(1.0, 2.0, 0.0), 3);
+        let expected =
+            r#""position_m":[1.0,2.0,0.0],"axes":"xyz","covariance_m2":[1.0,2.0,3.0,12.0,13.0,23.0]"#;
+        assert!(space.contains(expected), "{space}");
+        let message = record(Point::new(1.0, 2.0, 3.0), 3).to_wire();
+        assert_eq!((message.axes.as_str(), message.position.unwrap().z_m), ("xyz", 3.0));
+    }
+
+    #[test]
+    fn lines_from_before_there_were_heights_are_read() {
+        let old = serde_json::to_string(&record(Point::new(1.0, 2.0, 0.0), 2))
+            .unwrap()
+            .replace(r#""axes":"xy","#, "");
+        let read: FixRecord = serde_json::from_str(&old).unwrap();
+        assert_eq!(read.axes, None);
+        assert_eq!(read.position_m.unwrap().point(), Point::new(1.0, 2.0, 0.0));
+        assert_eq!(read.covariance_m2.unwrap(), [1.0, 2.0, 12.0]);
+    }
+}
