@@ -25,7 +25,7 @@ fn fixes_have_three_coordinates_and_meet_their_bounds() {
     let site = Site::new();
     let (scenario, log) = (room(&site), site.path("fixes.jsonl"));
     let frames = FRAMES.to_string();
-    let arguments = ["demo", "--json", "--scenario", &scenario, "--frames", &frames, "--rate", "10"];
+    let arguments = ["demo", "--json", "--scenario", &scenario, "--frames", &frames, "--rate", "5"];
     let more = ["--deadline-ms", "30000", "--fixes", log.to_str().unwrap()];
     let report = Process::start("hyloc", &[&arguments[..], &more[..]].concat()).finish();
     assert_eq!((count(&report, "fixes"), &report["unaccounted"]), (FRAMES, &Value::from(0)), "{report}");
