@@ -140,6 +140,14 @@ fn the_errata_say_what_the_data_say() {
         (Figure::LocationDistance, 2.0, "three-stage", "gap_exact_db"),
         (Figure::Imperfections, -20.0, "leakage", "gap_exact_db"),
         (Figure::Imperfections, -10.0, "leakage", "gap_exact_db"),
+        (Figure::NearField, 10.0, "located-plane", "gap_exact_db"),
+        (Figure::NearField, 20.0, "located-plane", "gap_exact_db"),
+        (Figure::NearField, 40.0, "located-plane", "gap_exact_db"),
+        (Figure::NearField, 10.0, "located-spherical", "gap_exact_db"),
+        (Figure::NearField, 20.0, "located-spherical", "gap_exact_db"),
+        (Figure::NearField, 40.0, "located-spherical", "gap_exact_db"),
+        (Figure::NearField, 40.0, "single-irs-spherical", "over_hybrid_db"),
+        (Figure::NearField, 40.0, "single-irs-plane", "over_hybrid_db"),
     ];
     let shares = [35.0, 40.0, 50.0].map(|power| (Figure::EndToEndPower, power, "chain", "gross_error_share"));
     let told = |(figure, x, scheme, metric): (Figure, f64, &str, &str), scale: f64, unit: &str| {
@@ -154,7 +162,8 @@ fn the_errata_say_what_the_data_say() {
         );
     };
     in_db.into_iter().for_each(|key| told(key, 1.0, "dB"));
-    shares.into_iter().for_each(|key| told(key, 100.0, "%"));
+    let matched = [10.0, 20.0, 40.0].map(|count| (Figure::NearField, count, "plane", "matched_energy_share"));
+    shares.into_iter().chain(matched).for_each(|key| told(key, 100.0, "%"));
 }
 
 /// The claim of 4 dB from the bound refers to the paper's bound, and an interval that only overlaps the range is not

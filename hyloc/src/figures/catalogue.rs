@@ -18,11 +18,12 @@ pub enum Figure {
     EndToEndPower = 8,
     Imperfections = 9,
     BackhaulAccuracy = 10,
+    NearField = 13,
 }
 
 impl Figure {
     /// All figures, in the order in which they are made.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::CrbElements,
         Self::CrbSensors,
         Self::CrbCoverage,
@@ -35,6 +36,7 @@ impl Figure {
         Self::EndToEndPower,
         Self::Imperfections,
         Self::BackhaulAccuracy,
+        Self::NearField,
     ];
 
     /// Name on the command line, in files and in the `figure` column.
@@ -52,6 +54,7 @@ impl Figure {
             Self::EndToEndPower => "end-to-end-power",
             Self::Imperfections => "imperfections",
             Self::BackhaulAccuracy => "backhaul-accuracy",
+            Self::NearField => "near-field",
         }
     }
 
@@ -103,6 +106,10 @@ impl Figure {
                 "What a bit buys: error above the exact bound against kilobytes per fix, for parameters alone, blocks \
                  and spectra at 64 to 2 bits per real."
             }
+            Self::NearField => {
+                "Echoes of spherical waves against the number of elements and sensors N = M (Table I otherwise): located \
+                 with spherical and with plane waves assumed; bounds of both; the single IRS of K N elements."
+            }
         }
     }
 
@@ -115,6 +122,7 @@ impl Figure {
             Self::LiteralSweep => (60, 5),
             Self::EndToEndPower | Self::Imperfections => (500, 30),
             Self::BackhaulAccuracy => (500, 15),
+            Self::NearField => (200, 8),
         };
         if quick { few } else { full }
     }

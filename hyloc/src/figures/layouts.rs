@@ -95,6 +95,7 @@ pub fn plot(figure: Figure, rows: &[Row]) -> Plot {
         Figure::EndToEndPower => data.end_to_end(),
         Figure::Imperfections => data.imperfections(),
         Figure::BackhaulAccuracy => data.backhaul(),
+        Figure::NearField => data.near_field(),
     };
     Plot { id: figure.name().into(), description: figure.caption().into(), panels }
 }
@@ -254,6 +255,37 @@ impl Data<'_> {
             panel(&format!("({letter}) {power} dBm"), x, y, all)
         };
         [('a', 40), ('b', 50), ('c', 60)].map(payloads).into()
+    }
+
+    fn near_field(&self) -> Vec<Panel> {
+        let x = || {
+            let ticks = [6.0, 10.0, 14.0, 20.0, 28.0, 40.0];
+            Axis::new("Elements and sensors N = M", Scale::Log).with_ticks(&ticks)
+        };
+        let mut errors = vec![
+            self.bound("exact bound, spherical waves", SOLID, "bound-spherical", "crb_m2"),
+            self.bound("exact bound if waves were plane", DASHED, "bound-plane", "crb_m2"),
+        ];
+        let located = [
+            ("located-spherical", "located with spherical waves", BLUE, Marker::Disc),
+            ("located-plane", "located with plane waves", RED, Marker::Square),
+        ];
+        errors.extend(self.curves(&located, "mse_m2", SOLID, ""));
+        let y = Axis::new("Mean squared position error (m\u{b2})", Scale::Log);
+        let single = [
+            ("single-irs-spherical", "single IRS, spherical waves", BLUE, Marker::Disc),
+            ("single-irs-plane", "single IRS, plane waves", RED, Marker::Square),
+        ];
+        let over = Axis::new("Bound above that of three IRSs (dB)", Scale::Linear);
+        let shares = self.curves(&located[1..], "gross_error_share", SOLID, ", errors above 1 m");
+        let matched = [("plane", "energy that plane waves match", GREEN, Marker::Triangle)];
+        let matched = self.curves(&matched, "matched_energy_share", SOLID, "");
+        let share = Axis::new("Share", Scale::Linear).within(-0.02, 1.02);
+        vec![
+            panel("(a) error", x(), y, errors),
+            panel("(b) single IRS", x(), over, self.curves(&single, "over_hybrid_db", SOLID, "")),
+            panel("(c) plane waves", x(), share, matched.into_iter().chain(shares).collect()),
+        ]
     }
 
     fn imperfections(&self) -> Vec<Panel> {

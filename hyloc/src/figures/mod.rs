@@ -34,7 +34,7 @@ use study::Study;
 pub struct FigureFlags {
     /// Figures to make, all by default: crb-elements, crb-sensors, crb-coverage, crb-irs-count, angle-power,
     /// angle-power-full-rank, literal-sweep, location-power, location-distance, end-to-end-power,
-    /// imperfections, backhaul-accuracy.
+    /// imperfections, backhaul-accuracy, near-field.
     #[arg(long, value_name = "NAME", num_args = 1..)]
     only: Vec<String>,
     /// Trials per point, instead of the default of each figure.

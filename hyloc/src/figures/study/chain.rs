@@ -25,16 +25,16 @@ const CROSS_SECTION_POWERS_DBM: [f64; 6] = [45.0, 50.0, 55.0, 60.0, 65.0, 70.0];
 /// An error above this is gross: more than ten times the bound at Table I.
 pub const GROSS_M: f64 = 1.0;
 
-/// One frame: squared error, and bounds of the ideal system.
+/// One frame: squared error, and bounds of the ideal system with the waves as they are.
 #[derive(Debug, Clone, Copy)]
-struct FrameError {
+pub(super) struct FrameError {
     squared_m2: f64,
     exact_m2: f64,
     paper_m2: f64,
 }
 
 /// Makes the estimator of a system.
-type MakeEstimator = Box<dyn Fn(&System) -> Result<Box<dyn Estimator>, FuserError> + Sync>;
+pub(super) type MakeEstimator = Box<dyn Fn(&System) -> Result<Box<dyn Estimator>, FuserError> + Sync>;
 
 struct ImperfectPoint {
     scheme: &'static str,
@@ -74,7 +74,7 @@ fn schemes() -> [(&'static str, MakeEstimator); 3] {
     [("chain-beamformer", fuser(beamformer)), ("chain", fuser(chain)), ("direct", fuser(direct))]
 }
 
-fn fuser(settings: FusionSettings) -> MakeEstimator {
+pub(super) fn fuser(settings: FusionSettings) -> MakeEstimator {
     Box::new(move |system| Ok(Box::new(Fuser::new(system.clone(), settings.clone())?)))
 }
 
@@ -121,7 +121,7 @@ fn imperfect_points() -> Vec<ImperfectPoint> {
     leakage.into_iter().chain(clocks).chain(constant).chain(fluctuating).collect()
 }
 
-fn add(rows: &mut FigureRows, x: f64, scheme: &str, frames: &[FrameError]) {
+pub(super) fn add(rows: &mut FigureRows, x: f64, scheme: &str, frames: &[FrameError]) {
     let squared = column(frames, |frame| frame.squared_m2);
     let exact = column(frames, |frame| frame.exact_m2);
     let gross = squared.iter().filter(|&&s| s > GROSS_M * GROSS_M).count();
@@ -139,12 +139,13 @@ fn add(rows: &mut FigureRows, x: f64, scheme: &str, frames: &[FrameError]) {
 }
 
 impl FrameError {
-    fn new(scenario: &Scenario, estimator: &MakeEstimator) -> anyhow::Result<Self> {
+    pub(super) fn new(scenario: &Scenario, estimator: &MakeEstimator) -> anyhow::Result<Self> {
         let source = EchoSource::new(scenario)?;
         let target_m = source.target_m(0);
         // The estimate of a frame without a fix is the centre of the area.
         let position_m = fixed(&source, target_m, estimator)?.unwrap_or(scenario.coverage.centre());
-        let ideal = Scenario { imperfections: Imperfections::default(), ..scenario.clone() };
+        let mut ideal = Scenario { imperfections: Imperfections::default(), ..scenario.clone() };
+        ideal.prior.wavefront = None;
         let [exact_m2, paper_m2] = position_bounds_m2(&System::new(&ideal)?, target_m, source.rcs_m2())?;
         Ok(Self { squared_m2: (position_m - target_m).norm_squared(), exact_m2, paper_m2 })
     }

@@ -9,6 +9,7 @@ mod bounds;
 mod chain;
 mod literal;
 mod locations;
+mod near_field;
 
 use indicatif::ProgressBar;
 use model::random::{Purpose, Stream, stream};
@@ -51,6 +52,7 @@ impl Study<'_> {
             Figure::EndToEndPower => chain::against_power(self),
             Figure::Imperfections => chain::under_imperfections(self),
             Figure::BackhaulAccuracy => backhaul::against_bytes(self),
+            Figure::NearField => near_field::against_size(self),
         }
     }
 
