@@ -47,7 +47,7 @@ pub enum Existing {
 
 /// Whether the reader of the log is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reader {
+pub enum LogReader {
     Present,
     Left,
 }
@@ -70,7 +70,7 @@ pub struct FixLog {
     failures: Failures,
     part: Part,
     cared: Instant,
-    reader: Reader,
+    reader: LogReader,
 }
 
 /// The queue of a thread that writes a log, so that a disk that hangs holds up nothing else.
@@ -90,7 +90,7 @@ impl LogQueue {
         let thread = std::thread::Builder::new().name("fix-log".into()).spawn(move || {
             let mut log = log;
             for record in fixes {
-                if log.write(&record, Instant::now()) == Reader::Left {
+                if log.write(&record, Instant::now()) == LogReader::Left {
                     stop.cancel();
                 }
             }
@@ -135,14 +135,14 @@ impl FixLog {
             failures: Failures::default(),
             part,
             cared: Instant::now(),
-            reader: Reader::Present,
+            reader: LogReader::Present,
         })
     }
 
     /// Adds a fix and writes what waits.
-    pub fn write(&mut self, record: &FixRecord, now: Instant) -> Reader {
-        if self.reader == Reader::Left {
-            return Reader::Left;
+    pub fn write(&mut self, record: &FixRecord, now: Instant) -> LogReader {
+        if self.reader == LogReader::Left {
+            return LogReader::Left;
         }
         match serde_json::to_vec(record) {
             Ok(mut line) => {
@@ -158,7 +158,7 @@ impl FixLog {
 
     /// Writes what waits and synchronises the file; lines that cannot be written are lost.
     pub fn finish(mut self) {
-        if self.reader == Reader::Left {
+        if self.reader == LogReader::Left {
             return;
         }
         let now = Instant::now();
@@ -181,7 +181,7 @@ impl FixLog {
             return;
         };
         if error.kind() == ErrorKind::BrokenPipe {
-            self.reader = Reader::Left;
+            self.reader = LogReader::Left;
             return;
         }
         let reason = format!("{} cannot be written: {error}", self.path.display());

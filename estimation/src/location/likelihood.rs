@@ -56,7 +56,7 @@ pub(super) struct Residual {
 
 /// Cost, its downhill direction `J^T W r` and the information `J^T W J` at one position.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Expansion {
+pub(super) struct LikelihoodExpansion {
     pub cost: f64,
     pub gradient: Point,
     pub information: Matrix2<f64>,
@@ -66,7 +66,7 @@ pub(super) struct Expansion {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Minimum {
     pub position_m: Point,
-    pub expansion: Expansion,
+    pub expansion: LikelihoodExpansion,
     pub converged: bool,
 }
 
@@ -138,9 +138,9 @@ impl Likelihood {
         }
     }
 
-    pub fn expand(&self, position_m: Point) -> Expansion {
+    pub fn expand(&self, position_m: Point) -> LikelihoodExpansion {
         let rays = self.rays(position_m);
-        let mut expansion = Expansion::default();
+        let mut expansion = LikelihoodExpansion::default();
         for sensor in 0..self.nodes.len() {
             for reflector in 0..self.nodes.len() {
                 expansion.add(self.path_term(&rays, sensor, reflector));
@@ -176,7 +176,7 @@ impl Likelihood {
     }
 }
 
-impl Expansion {
+impl LikelihoodExpansion {
     fn add(&mut self, term: Residual) {
         let Residual { weight, residual, gradient } = term;
         self.cost += weight * residual * residual;
@@ -204,7 +204,7 @@ impl Expansion {
     }
 }
 
-fn minimise(start_m: Point, expand: impl Fn(Point) -> Expansion) -> Minimum {
+fn minimise(start_m: Point, expand: impl Fn(Point) -> LikelihoodExpansion) -> Minimum {
     let mut position_m = start_m;
     let mut expansion = expand(position_m);
     let mut damping = 0.0;

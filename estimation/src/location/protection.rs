@@ -18,7 +18,7 @@
 
 use super::chi_square::chi_square_survival;
 use super::faults::{FaultTerms, all_faults};
-use super::likelihood::{Expansion, Likelihood, Minimum, smallest_eigenvalue, solve_observable};
+use super::likelihood::{Likelihood, LikelihoodExpansion, Minimum, smallest_eigenvalue, solve_observable};
 
 /// Share of the risk that the true fault is left out as implausible.
 const IMPLAUSIBLE_SHARE: f64 = 0.1;
@@ -64,7 +64,7 @@ struct Separated {
 
 impl Separated {
     /// `None` where the rest does not observe the position.
-    fn new(expansion: &Expansion, terms: &FaultTerms) -> Option<Self> {
+    fn new(expansion: &LikelihoodExpansion, terms: &FaultTerms) -> Option<Self> {
         let information = expansion.information - terms.information;
         // Subtraction leaves rounding noise of the size of what was subtracted.
         let smallest =

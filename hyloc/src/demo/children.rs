@@ -17,7 +17,7 @@ use tokio::process::{ChildStdin, Command};
 use trust::{ClientTls, Identity, Paths, Role};
 
 use super::DemoFlags;
-use crate::commands::certs::Store;
+use crate::commands::certs::CertificateStore;
 use crate::commands::{note, write_file};
 
 /// Lifetime of the certificates of a demo.
@@ -35,7 +35,7 @@ pub struct Children<'a> {
     executable: PathBuf,
     scenario: PathBuf,
     /// The authority and its certificates, with `--tls`.
-    certificates: Option<Store>,
+    certificates: Option<CertificateStore>,
     _directory: TempDir,
 }
 
@@ -75,7 +75,7 @@ impl<'a> Children<'a> {
         write_file(&file, toml::to_string(scenario)?.as_bytes())?;
         let controls = flags.allow_control.then(Controls::free).transpose()?;
         let certificates = || {
-            let store = Store::init(&directory.path().join("certs"), "demo.internal", DAYS)?;
+            let store = CertificateStore::init(&directory.path().join("certs"), "demo.internal", DAYS)?;
             let nodes = (0..scenario.irs.len() as u32).map(Role::Node);
             let processes = [Role::FusionCenter, Role::Simulator, Role::Backhaul, Role::Watcher];
             for role in processes.into_iter().chain(nodes) {

@@ -1,7 +1,7 @@
 //! Layout of every figure: panels, axes, and the rows of each curve.
 
 use super::catalogue::Figure;
-use super::plot::{Axis, Marker, Panel, Plot, Scale, Series, Style};
+use super::plot::{Axis, Marker, Plot, PlotPanel, Scale, Series, Style};
 use super::rows::Row;
 use super::statistics::Estimate;
 
@@ -99,8 +99,8 @@ pub fn plot(figure: Figure, rows: &[Row]) -> Plot {
     Plot { id: figure.name().into(), description: figure.caption().into(), panels }
 }
 
-fn panel(heading: &str, x: Axis, y: Axis, series: Vec<Series>) -> Panel {
-    Panel { heading: heading.into(), x, y, series }
+fn panel(heading: &str, x: Axis, y: Axis, series: Vec<Series>) -> PlotPanel {
+    PlotPanel { heading: heading.into(), x, y, series }
 }
 
 struct Data<'a> {
@@ -146,12 +146,12 @@ impl Data<'_> {
         series
     }
 
-    fn position_bounds(&self, x: Axis) -> Panel {
+    fn position_bounds(&self, x: Axis) -> PlotPanel {
         let series = self.exact_and_paper(&BOUND_SCHEMES, ["crb_exact_m2", "crb_paper_m2"], BOUND_NAMES);
         panel("(a) position bound", x, Axis::new("Mean position bound (m\u{b2})", Scale::Log), series)
     }
 
-    fn bounds_and_information(&self, label: &str, ticks: &[f64]) -> Vec<Panel> {
+    fn bounds_and_information(&self, label: &str, ticks: &[f64]) -> Vec<PlotPanel> {
         let x = || Axis::new(label, Scale::Log).with_ticks(ticks);
         let names = [" information, exact", " information, paper's"];
         let mut series = self.exact_and_paper(&INFORMATION, ["fisher_exact", "fisher_paper"], names);
@@ -162,14 +162,14 @@ impl Data<'_> {
         vec![self.position_bounds(x()), panel("(b) information per path", x(), y, series)]
     }
 
-    fn bounds_and_gains(&self, x: &Axis, statistic: &str, heading: &str) -> Vec<Panel> {
+    fn bounds_and_gains(&self, x: &Axis, statistic: &str, heading: &str) -> Vec<PlotPanel> {
         let [exact, paper] = ["exact", "paper"].map(|gain| format!("over_hybrid_{gain}_{statistic}db"));
         let series = self.exact_and_paper(&BOUND_SCHEMES[3..], [&exact, &paper], BOUND_NAMES);
         let y = Axis::new("Bound above that of hybrid (dB)", Scale::Linear);
         vec![self.position_bounds(x.clone()), panel(heading, x.clone(), y, series)]
     }
 
-    fn angles(&self) -> Vec<Panel> {
+    fn angles(&self) -> Vec<PlotPanel> {
         let angles = |heading: &str, curves: &[Curve], extent: &str| {
             let mut series = self.both_bounds("crb_rad2");
             series.extend(self.curves(curves, "mse_rad2", SOLID, ""));
@@ -187,7 +187,7 @@ impl Data<'_> {
     }
 
     /// Error and convergence of the printed algorithm over lambda and over rho.
-    fn literal_sweep(&self) -> Vec<Panel> {
+    fn literal_sweep(&self) -> Vec<PlotPanel> {
         let sweep = |schemes: [&'static str; 2], x: &str, heading: &str| {
             let curves = [
                 (schemes[0], "well-conditioned S", BLUE, Marker::Disc),
@@ -204,7 +204,7 @@ impl Data<'_> {
         ]
     }
 
-    fn locators(&self, x: &Axis) -> Vec<Panel> {
+    fn locators(&self, x: &Axis) -> Vec<PlotPanel> {
         let mut series = self.both_bounds("crb_m2");
         series.extend(self.curves(&LOCATORS, "mse_m2", SOLID, ""));
         let y = Axis::new("Mean squared position error (m\u{b2})", Scale::Log);
@@ -214,7 +214,7 @@ impl Data<'_> {
         vec![errors, panel("(b) against the exact bound", x.clone(), y, series)]
     }
 
-    fn end_to_end(&self) -> Vec<Panel> {
+    fn end_to_end(&self) -> Vec<PlotPanel> {
         const FILLED: [Marker; 3] = [Marker::Disc, Marker::Square, Marker::Triangle];
         const OPEN: [Marker; 3] = [Marker::Ring, Marker::OpenSquare, Marker::OpenTriangle];
         let each = |markers: [Marker; 3], suffix: &str, metric, dash| {
@@ -236,7 +236,7 @@ impl Data<'_> {
     }
 
     /// One panel per power; along a curve the bits per real change.
-    fn backhaul(&self) -> Vec<Panel> {
+    fn backhaul(&self) -> Vec<PlotPanel> {
         let payloads = |(letter, power): (char, u32)| {
             let scheme = |kind: &str| format!("{kind}-{power}dbm");
             let series = |kind: &str, name: &str, color, marker| {
@@ -256,7 +256,7 @@ impl Data<'_> {
         [('a', 40), ('b', 50), ('c', 60)].map(payloads).into()
     }
 
-    fn imperfections(&self) -> Vec<Panel> {
+    fn imperfections(&self) -> Vec<PlotPanel> {
         let errors = |heading: &str, x: Axis, curves: &[Curve]| {
             let scheme = curves[0].0;
             let mut series = vec![
