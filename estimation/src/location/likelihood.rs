@@ -309,4 +309,21 @@ mod tests {
         assert!(smallest_eigenvalue(&Matrix2::zeros()).is_none());
         assert!((smallest_eigenvalue(&Matrix2::new(2.0, 0.0, 0.0, 3.0)).unwrap() - 2.0).abs() < 1e-12);
     }
+
+    /// Every share counts up to the limit, delays and bearings alike.
+    #[test]
+    fn gross_errors_count_up_to_the_limit() {
+        let target_m = Point::new(3.0, 7.0);
+        let mut likelihood = Likelihood::new(&measurements(target_m));
+        assert!(likelihood.capped_cost(target_m, 9.0) < 1e-9);
+        let deviation_m = SPEED_OF_LIGHT_M_S * 1e-9;
+        likelihood.range_m[1] += 2.0 * deviation_m;
+        likelihood.range_m[5] += 50.0 * deviation_m;
+        let (sin, cos) = (2.0 * 1e-5_f64.sqrt()).sin_cos();
+        let direction = likelihood.bearing_direction[2];
+        likelihood.bearing_direction[2] =
+            Point::new(cos * direction.x - sin * direction.y, sin * direction.x + cos * direction.y);
+        assert!((likelihood.capped_cost(target_m, 9.0) - (4.0 + 9.0 + 4.0)).abs() < 1e-6);
+        assert_eq!((likelihood.measurement_count(), likelihood.bearing_count()), (12, 3));
+    }
 }

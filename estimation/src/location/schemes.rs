@@ -269,3 +269,6 @@ fn square_roots(unknowns: &Vector3<f64>, information: &Matrix3<f64>, scale: Vect
 fn finite(vector: Vector3<f64>) -> Option<Vector3<f64>> {
     vector.iter().all(|v| v.is_finite()).then_some(vector)
 }
+
+#[cfg(test)]
+mod tests;
