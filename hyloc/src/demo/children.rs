@@ -40,13 +40,13 @@ pub struct Children<'a> {
 }
 
 /// Standard output of a child; standard error if fixes take standard output.
-type Output = Box<dyn AsyncRead + Send + Unpin>;
+type ChildOutput = Box<dyn AsyncRead + Send + Unpin>;
 
 /// A child process. It is killed if it is dropped while it runs.
 pub struct Child {
     role: String,
     process: tokio::process::Child,
-    lines: Lines<BufReader<Output>>,
+    lines: Lines<BufReader<ChildOutput>>,
     /// Closed when this process ends in any way, which makes the child stop.
     _lifeline: Option<ChildStdin>,
     last: Option<Value>,
@@ -188,7 +188,7 @@ impl<'a> Children<'a> {
             .kill_on_drop(true)
             .spawn()
             .with_context(|| format!("the {role} cannot be started"))?;
-        let stdout = process.stdout.take().map(|stdout| Box::new(stdout) as Output);
+        let stdout = process.stdout.take().map(|stdout| Box::new(stdout) as ChildOutput);
         let output = stdout.or_else(|| Some(Box::new(process.stderr.take()?)));
         let lifeline = process.stdin.take();
         Ok(Child {

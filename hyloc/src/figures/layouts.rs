@@ -20,11 +20,11 @@ const DASHED: &str = "6 3";
 const DOTTED: &str = "1.5 3";
 
 /// Scheme, name in the legend, colour, marker.
-type Curve = (&'static str, &'static str, &'static str, Marker);
+type CurveStyle = (&'static str, &'static str, &'static str, Marker);
 
 const BOUND_NAMES: [&str; 2] = [", exact bound", ", paper's bound"];
 
-const BOUND_SCHEMES: [Curve; 5] = [
+const BOUND_SCHEMES: [CurveStyle; 5] = [
     ("hybrid", "hybrid", BLACK, Marker::Disc),
     ("angle", "angle-based", BLUE, Marker::Square),
     ("delay", "delay-based", GREEN, Marker::Triangle),
@@ -32,13 +32,13 @@ const BOUND_SCHEMES: [Curve; 5] = [
     ("single-irs", "single IRS", RED, Marker::Cross),
 ];
 
-const INFORMATION: [Curve; 3] = [
+const INFORMATION: [CurveStyle; 3] = [
     ("information-aoa", "AOA", BLUE, Marker::OpenSquare),
     ("information-aod", "AOD", PINK, Marker::OpenDiamond),
     ("information-delay", "delay", GREEN, Marker::OpenTriangle),
 ];
 
-const PROPOSED: [Curve; 4] = [
+const PROPOSED: [CurveStyle; 4] = [
     ("proposed-polished", "proposed, polished", RED, Marker::Disc),
     ("beamformer-polished", "joint beamformer, polished", BLUE, Marker::Ring),
     ("proposed-denoised", "proposed, denoised", ORANGE, Marker::Ring),
@@ -46,7 +46,7 @@ const PROPOSED: [Curve; 4] = [
 ];
 
 /// Schemes have the suffix `-all-blocks` or `-one-block`.
-const BASELINES: [Curve; 6] = [
+const BASELINES: [CurveStyle; 6] = [
     ("music", "MUSIC", BLUE, Marker::Triangle),
     ("root-music", "root-MUSIC", SKY, Marker::OpenTriangle),
     ("esprit", "ESPRIT", GREEN, Marker::Diamond),
@@ -55,9 +55,9 @@ const BASELINES: [Curve; 6] = [
     ("joint-beamformer", "joint beamformer", GREY, Marker::OpenSquare),
 ];
 
-const LITERAL_ANGLES: Curve = ("paper-literal", "paper, to the letter", BLACK, Marker::OpenDiamond);
+const LITERAL_ANGLES: CurveStyle = ("paper-literal", "paper, to the letter", BLACK, Marker::OpenDiamond);
 
-const LOCATORS: [Curve; 8] = [
+const LOCATORS: [CurveStyle; 8] = [
     ("ls", "LS", GREY, Marker::Cross),
     ("wls", "WLS", SKY, Marker::Plus),
     ("paper-literal", "paper, to the letter", BLACK, Marker::OpenDiamond),
@@ -118,8 +118,8 @@ impl Data<'_> {
     }
 
     /// One series per curve; `suffix` is added to its name.
-    fn curves(&self, curves: &[Curve], metric: &str, dash: &'static str, suffix: &str) -> Vec<Series> {
-        let series = |&(scheme, name, color, marker): &Curve| {
+    fn curves(&self, curves: &[CurveStyle], metric: &str, dash: &'static str, suffix: &str) -> Vec<Series> {
+        let series = |&(scheme, name, color, marker): &CurveStyle| {
             self.series(scheme, metric, format!("{name}{suffix}"), Style { color, dash, marker })
         };
         curves.iter().map(series).collect()
@@ -138,7 +138,7 @@ impl Data<'_> {
     }
 
     /// All curves for unknown gains (exact), solid with markers, and for known gains (the paper's), dashed.
-    fn exact_and_paper(&self, curves: &[Curve], metrics: [&str; 2], suffixes: [&str; 2]) -> Vec<Series> {
+    fn exact_and_paper(&self, curves: &[CurveStyle], metrics: [&str; 2], suffixes: [&str; 2]) -> Vec<Series> {
         let mut series = self.curves(curves, metrics[0], SOLID, suffixes[0]);
         let mut paper = self.curves(curves, metrics[1], DASHED, suffixes[1]);
         paper.iter_mut().for_each(|curve| curve.style.marker = Marker::None);
@@ -170,7 +170,7 @@ impl Data<'_> {
     }
 
     fn angles(&self) -> Vec<PlotPanel> {
-        let angles = |heading: &str, curves: &[Curve], extent: &str| {
+        let angles = |heading: &str, curves: &[CurveStyle], extent: &str| {
             let mut series = self.both_bounds("crb_rad2");
             series.extend(self.curves(curves, "mse_rad2", SOLID, ""));
             series.extend(BASELINES.map(|(baseline, name, color, marker)| {
@@ -257,7 +257,7 @@ impl Data<'_> {
     }
 
     fn imperfections(&self) -> Vec<PlotPanel> {
-        let errors = |heading: &str, x: Axis, curves: &[Curve]| {
+        let errors = |heading: &str, x: Axis, curves: &[CurveStyle]| {
             let scheme = curves[0].0;
             let mut series = vec![
                 self.bound("exact bound, ideal system", SOLID, scheme, "crb_exact_m2"),
