@@ -94,7 +94,7 @@ pub enum Action {
     },
     /// Show the plan, or give all links, or one, a profile.
     Profile {
-        /// clear, fibre, microwave, 5g-fronthaul, congested or flaky.
+        /// One of clear, fibre, microwave, 5g-fronthaul, congested and flaky.
         profile: Option<String>,
         /// Name or address of the one link that it is for.
         link: Option<String>,
@@ -107,9 +107,11 @@ pub enum Action {
 }
 
 impl Action {
-    /// Sends the request to the relay whose control interface is at `control`; returns the text to print.
-    pub fn perform(&self, control: SocketAddr, tls: Option<&ClientTls>) -> anyhow::Result<String> {
-        let tls = tls.filter(|_| !control.ip().is_loopback());
+    /// Sends the request to the relay whose control interface is at `control` (host:port); returns the text to print.
+    pub fn perform(&self, control: &str, tls: Option<&ClientTls>) -> anyhow::Result<String> {
+        let is_loopback = |address: SocketAddr| address.ip().is_loopback();
+        let local = control.starts_with("localhost:") || control.parse().is_ok_and(is_loopback);
+        let tls = tls.filter(|_| !local);
         let scheme = if tls.is_some() { "https" } else { "http" };
         let ask = |method: &str, path: &str, body: &str| {
             let url = format!("{scheme}://{control}{path}");

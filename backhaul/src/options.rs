@@ -20,6 +20,9 @@ pub const ROLE: &str = "backhaul";
 pub struct RelayArguments {
     #[command(flatten)]
     pub layered: Layered<RelayOptions>,
+    /// Host and port of the control interface that a request is sent to [default: the address of --control-listen].
+    #[arg(long, value_name = "ADDRESS", global = true, value_parser = host_and_port)]
+    pub control: Option<String>,
     /// Request to a running relay, or measurement, instead of running a relay.
     #[command(subcommand)]
     pub action: Option<Action>,

@@ -73,7 +73,10 @@ pub struct RelaySummary {
 pub fn main(arguments: &RelayArguments) -> ExitCode {
     let options = &arguments.layered.options;
     if let Some(action) = &arguments.action {
-        return perform(action, options);
+        return perform(action, arguments);
+    }
+    if arguments.control.is_some() {
+        telemetry::note("backhaul: warning: --control has no effect: there is no request to send");
     }
     let plan = match process::prepare(ROLE, arguments.layered.printed(), || options.load()) {
         Ok(plan) => plan,
@@ -89,12 +92,14 @@ pub fn main(arguments: &RelayArguments) -> ExitCode {
 }
 
 /// Sends a request to the control interface of a running relay, or measures this machine, and prints the result.
-fn perform(action: &Action, options: &RelayOptions) -> ExitCode {
+fn perform(action: &Action, arguments: &RelayArguments) -> ExitCode {
+    let options = &arguments.layered.options;
     let performed = match action {
         Action::Measure { profiles } => report::measured_profiles(profiles),
         action => {
             let tls = options.client().map_err(anyhow::Error::from);
-            tls.and_then(|tls| action.perform(options.control_listen, tls.as_ref()))
+            let control = arguments.control.clone().unwrap_or_else(|| options.control_listen.to_string());
+            tls.and_then(|tls| action.perform(&control, tls.as_ref()))
         }
     };
     match performed {

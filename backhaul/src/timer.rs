@@ -12,16 +12,16 @@ use tokio::sync::oneshot;
 use crate::timeslice;
 
 /// Waiting tasks by due time and order of arrival.
-type Waiting = BTreeMap<(Instant, u64), oneshot::Sender<()>>;
+type SleepingTasks = BTreeMap<(Instant, u64), oneshot::Sender<()>>;
 
 #[derive(Default)]
 struct Clock {
-    waiting: Mutex<(Waiting, u64)>,
+    waiting: Mutex<(SleepingTasks, u64)>,
     earlier: Condvar,
 }
 
 impl Clock {
-    fn waiting(&self) -> MutexGuard<'_, (Waiting, u64)> {
+    fn waiting(&self) -> MutexGuard<'_, (SleepingTasks, u64)> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

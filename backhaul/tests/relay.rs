@@ -77,8 +77,8 @@ impl Process {
     }
 
     async fn perform(&self, action: Action) -> Result<String, String> {
-        let control = self.control;
-        let performed = tokio::task::spawn_blocking(move || action.perform(control, None)).await.unwrap();
+        let control = self.control.to_string();
+        let performed = tokio::task::spawn_blocking(move || action.perform(&control, None)).await.unwrap();
         performed.map_err(|error| telemetry::exit::sentence(&error))
     }
 

@@ -11,7 +11,7 @@
 use hyloc_estimation::Blocks;
 use hyloc_estimation::angles::admm::{AdmmSettings, solve};
 use hyloc_estimation::angles::estimate::{rank_cases, scaled_problem};
-use hyloc_estimation::angles::likelihood::JointLikelihood;
+use hyloc_estimation::angles::likelihood::AngleLikelihood;
 use hyloc_estimation::angles::problem::JointProblem;
 use hyloc_estimation::angles::{AngleSettings, estimate_angles};
 use model::geometry::cascade_delay_s;
@@ -71,7 +71,7 @@ fn hundred_iterations(bencher: divan::Bencher, count: usize) {
 fn scan_and_polish(bencher: divan::Bencher, count: usize) {
     let (blocks, truth) = blocks(count);
     bencher.bench_local(|| {
-        let likelihood = JointLikelihood::new(&blocks);
+        let likelihood = AngleLikelihood::new(&blocks);
         let mut angles = truth.clone();
         likelihood.scan(&mut angles);
         likelihood.polish(&angles)

@@ -4,7 +4,7 @@ use hyloc_estimation::angles::admm::{self, AdmmSettings};
 use hyloc_estimation::angles::departure::trust_region_departure_rad;
 use hyloc_estimation::angles::estimate::scaled_problem;
 use hyloc_estimation::angles::extraction::{combined_rad, denoised_arrival_rad, principal_angle_rad};
-use hyloc_estimation::angles::likelihood::JointLikelihood;
+use hyloc_estimation::angles::likelihood::AngleLikelihood;
 use hyloc_estimation::angles::literal::{LiteralSettings, paper_literal};
 use hyloc_estimation::angles::{AngleSettings, estimate_angles};
 use hyloc_estimation::baselines::{Baseline, Extent};
@@ -191,7 +191,7 @@ fn angle_functions_refuse_what_does_not_fit() {
     let mut empty = problem.clone();
     empty.departures[2].signal = CMatrix::zeros(0, 0);
     assert!(admm::solve(&empty, &AdmmSettings::default()).is_err());
-    let likelihood = JointLikelihood::new(&blocks);
+    let likelihood = AngleLikelihood::new(&blocks);
     for angles in [vec![], vec![0.1], vec![0.1; 9], vec![f64::NAN; 3]] {
         assert!(likelihood.value(&angles).is_nan());
         likelihood.scan(&mut angles.clone());

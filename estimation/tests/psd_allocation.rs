@@ -1,35 +1,14 @@
 //! The projection must not touch the heap.
 
+#[path = "support/counting.rs"]
+mod counting;
 #[path = "support/hermitian.rs"]
 mod hermitian;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::sync::atomic::{AtomicUsize, Ordering};
-
+use counting::allocations;
 use hermitian::HermitianBatch;
 use hyloc_estimation::linalg::PsdProjector;
 use num_complex::Complex;
-
-struct Counting;
-
-static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: hands every call on to the system's allocator unchanged.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promises are those `System` asks for.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are those `System` asks for.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 #[test]
 fn projection_allocates_nothing() {
@@ -44,7 +23,7 @@ fn projection_allocates_nothing() {
         }
     }
     let mut projector = PsdProjector::new(order).unwrap();
-    let before = ALLOCATIONS.load(Ordering::Relaxed);
+    let before = allocations();
     batch.project(&mut projector);
-    assert_eq!(ALLOCATIONS.load(Ordering::Relaxed), before);
+    assert_eq!(allocations(), before);
 }

@@ -1,33 +1,13 @@
 //! An iteration of the joint solver allocates nothing: more iterations, not more allocations.
 
-use std::alloc::{GlobalAlloc, Layout, System as Heap};
-use std::sync::atomic::{AtomicUsize, Ordering};
+#[path = "support/counting.rs"]
+mod counting;
 
+use counting::allocations;
 use hyloc_estimation::angles::admm::{self, AdmmSettings};
 use hyloc_estimation::angles::problem::{Departure, DepartureForm, JointProblem, PathData};
 use model::CMatrix;
 use model::random::{Purpose, complex_normal, stream};
-
-struct Counting;
-
-static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
-
-// SAFETY: hands everything to the system's allocator and only counts.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promise is passed on.
-        unsafe { Heap.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise is passed on.
-        unsafe { Heap.dealloc(pointer, layout) }
-    }
-}
-
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
 
 #[test]
 fn iterations_allocate_nothing() {
@@ -44,10 +24,10 @@ fn iterations_allocate_nothing() {
         // A tolerance out of reach: all iterations are done, the penalty is balanced on the way.
         let settings =
             AdmmSettings { tolerance: 1e-300, max_iterations: iterations, ..AdmmSettings::default() };
-        let before = ALLOCATIONS.load(Ordering::SeqCst);
+        let before = allocations();
         let solution = admm::solve(&problem, &settings).unwrap();
         assert_eq!(solution.iterations, iterations);
-        ALLOCATIONS.load(Ordering::SeqCst) - before
+        allocations() - before
     };
     for threads in [1, 2] {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();

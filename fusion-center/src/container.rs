@@ -9,7 +9,7 @@
 //! - The length of a chunk is stated three times; if one of them differs, the other two decide.
 //! - If the framing is lost, the next chunk is found by these redundant lengths.
 //! - A file that ends within a chunk, such as that of a process that was killed, has no checksum for this chunk. Its
-//!   complete messages are returned, after a [`Event::Truncated`].
+//!   complete messages are returned, after a [`ContainerEvent::Truncated`].
 //!
 //! Memory is bounded by the largest chunk, which is at most the size of the file; time is linear in that size.
 
@@ -63,7 +63,7 @@ impl fmt::Display for Damage {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Event {
+pub enum ContainerEvent {
     Channel {
         id: u16,
         topic: String,
@@ -86,7 +86,7 @@ pub struct Container<R> {
     /// Place of the first of [`Self::chunk`].
     chunk_offset: u64,
     done: bool,
-    sections: Option<Event>,
+    sections: Option<ContainerEvent>,
     damaged: bool,
 }
 
@@ -120,7 +120,7 @@ impl<R: Read + Seek> Container<R> {
     }
 
     /// The next event; none at the end.
-    fn next_event(&mut self) -> io::Result<Option<Event>> {
+    fn next_event(&mut self) -> io::Result<Option<ContainerEvent>> {
         loop {
             if self.chunk_at < self.chunk.len() {
                 if let Some(event) = self.next_in_chunk() {
@@ -131,7 +131,9 @@ impl<R: Read + Seek> Container<R> {
             if self.done {
                 // Damage of a chunk changes the checksum of the whole, too; it is reported once.
                 let sections = self.sections.take();
-                return Ok(sections.filter(|event| !self.damaged || !matches!(event, Event::Damage(_))));
+                return Ok(
+                    sections.filter(|event| !self.damaged || !matches!(event, ContainerEvent::Damage(_)))
+                );
             }
             let event = if self.offset == 0 { self.start()? } else { self.next_record()? };
             if event.is_some() {
@@ -140,7 +142,7 @@ impl<R: Read + Seek> Container<R> {
         }
     }
 
-    fn start(&mut self) -> io::Result<Option<Event>> {
+    fn start(&mut self) -> io::Result<Option<ContainerEvent>> {
         let mut magic = [0; 8];
         if self.size < magic.len() as u64 {
             self.done = true;
@@ -153,7 +155,7 @@ impl<R: Read + Seek> Container<R> {
     }
 
     /// Reads one record outside of chunks. Its body is skipped unless it is needed.
-    fn next_record(&mut self) -> io::Result<Option<Event>> {
+    fn next_record(&mut self) -> io::Result<Option<ContainerEvent>> {
         let from = self.offset;
         let remaining = self.size - from;
         if remaining < PREFIX {
@@ -199,7 +201,7 @@ impl<R: Read + Seek> Container<R> {
     }
 
     /// Reads a chunk and verifies it.
-    fn read_chunk(&mut self, from: u64, length: u64) -> io::Result<Option<Event>> {
+    fn read_chunk(&mut self, from: u64, length: u64) -> io::Result<Option<ContainerEvent>> {
         let data_from = from + PREFIX + CHUNK_HEADER;
         if data_from > self.size {
             return self.resume(from, "the chunk is incomplete");
@@ -237,8 +239,8 @@ impl<R: Read + Seek> Container<R> {
         data_from: u64,
         length: u64,
         header: &ChunkHeader,
-    ) -> io::Result<Option<Event>> {
-        let complete = !matches!(self.sections, Some(Event::Truncated(_)));
+    ) -> io::Result<Option<ContainerEvent>> {
+        let complete = !matches!(self.sections, Some(ContainerEvent::Truncated(_)));
         let next = self.find_chunk(from + 1)?;
         let too_long = |size: u64| size > self.size - data_from;
         let cut = header.compression == 0 && too_long(header.compressed) && too_long(length);
@@ -250,17 +252,17 @@ impl<R: Read + Seek> Container<R> {
         self.input.read_exact(&mut chunk)?;
         (self.chunk, self.chunk_at, self.chunk_offset) = (chunk, 0, data_from);
         (self.offset, self.done, self.sections) = (self.size, true, None);
-        Ok(Some(Event::Truncated(from)))
+        Ok(Some(ContainerEvent::Truncated(from)))
     }
 
     /// Continues with the first chunk behind `from`. Without one, the file ends here.
-    fn resume(&mut self, from: u64, problem: &str) -> io::Result<Option<Event>> {
+    fn resume(&mut self, from: u64, problem: &str) -> io::Result<Option<ContainerEvent>> {
         let next = self.find_chunk(from + 1)?;
         self.offset = self.input.seek(SeekFrom::Start(next.unwrap_or(self.size)))?;
         self.done = next.is_none();
-        if self.done && matches!(self.sections, Some(Event::Truncated(_))) {
+        if self.done && matches!(self.sections, Some(ContainerEvent::Truncated(_))) {
             self.sections = None;
-            return Ok(Some(Event::Truncated(from)));
+            return Ok(Some(ContainerEvent::Truncated(from)));
         }
         Ok(Some(self.damage([from, self.offset], problem, true)))
     }
@@ -292,7 +294,7 @@ impl<R: Read + Seek> Container<R> {
     }
 
     /// The next record of the current chunk; none if it is of no interest.
-    fn next_in_chunk(&mut self) -> Option<Event> {
+    fn next_in_chunk(&mut self) -> Option<ContainerEvent> {
         let rest = &self.chunk[self.chunk_at..];
         let place = self.chunk_offset + self.chunk_at as u64;
         let length = (rest.len() as u64 >= PREFIX).then(|| u64_at(rest, 1));
@@ -313,21 +315,21 @@ impl<R: Read + Seek> Container<R> {
     }
 
     /// Gives up the rest of the current chunk. That the last chunk of a truncated file is incomplete is known.
-    fn end_of_chunk(&mut self, place: u64, problem: &str) -> Option<Event> {
+    fn end_of_chunk(&mut self, place: u64, problem: &str) -> Option<ContainerEvent> {
         let end = self.chunk_offset + self.chunk.len() as u64;
         self.chunk_at = self.chunk.len();
         let truncated = self.done && end == self.size;
         (!truncated).then(|| self.damage([place, end], problem, true))
     }
 
-    fn damage(&mut self, bytes: [u64; 2], problem: &str, loses: bool) -> Event {
+    fn damage(&mut self, bytes: [u64; 2], problem: &str, loses: bool) -> ContainerEvent {
         self.damaged = true;
-        Event::Damage(Damage { bytes, problem: problem.into(), loses })
+        ContainerEvent::Damage(Damage { bytes, problem: problem.into(), loses })
     }
 }
 
 impl<R: Read + Seek> Iterator for Container<R> {
-    type Item = io::Result<Event>;
+    type Item = io::Result<ContainerEvent>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let event = self.next_event().transpose();
@@ -379,13 +381,13 @@ fn verify_sections<R: Read + Seek>(
     input: &mut BufReader<R>,
     size: u64,
     whole: bool,
-) -> io::Result<Option<Event>> {
+) -> io::Result<Option<ContainerEvent>> {
     const FOOTER: u64 = PREFIX + 20;
     const DATA_END: u64 = PREFIX + 4;
     let magic = MAGIC.len() as u64;
     let least = 2 * magic + FOOTER + DATA_END;
     if size < least {
-        return Ok(Some(Event::Truncated(size)));
+        return Ok(Some(ContainerEvent::Truncated(size)));
     }
     let footer_at = size - magic - FOOTER;
     let mut end = [0; (FOOTER + 8) as usize];
@@ -394,10 +396,10 @@ fn verify_sections<R: Read + Seek>(
     let footer = end[0] == op::FOOTER && u64_at(&end, 1) == 20;
     let ended = end[FOOTER as usize..] == *MAGIC;
     if !footer && !ended {
-        return Ok(Some(Event::Truncated(size)));
+        return Ok(Some(ContainerEvent::Truncated(size)));
     }
     let damage = |bytes: [u64; 2], problem: &str| {
-        Ok(Some(Event::Damage(Damage { bytes, problem: problem.into(), loses: false })))
+        Ok(Some(ContainerEvent::Damage(Damage { bytes, problem: problem.into(), loses: false })))
     };
     let summary_at = match u64_at(&end, 9) {
         0 => footer_at,

@@ -24,7 +24,7 @@ use crate::pool::Pool;
 use crate::publish::{Outgoing, Publisher};
 use crate::queue::Queue;
 use crate::recording::Recorder;
-use crate::reply::{PendingAcknowledgement, Stride};
+use crate::reply::{PendingAcknowledgement, SharedStride};
 use crate::solve::{Earlier, History, Kept, Solved, Solver, solve};
 use crate::thinning::Thinning;
 use crate::wire::ReportMessage;
@@ -99,7 +99,7 @@ pub struct Engine {
     history: History,
     thinning: Thinning,
     /// What the thinning asks of the nodes.
-    stride: Stride,
+    stride: SharedStride,
     /// The run that the nodes report.
     run: Option<u64>,
 }
@@ -113,7 +113,7 @@ impl Engine {
         node_table: NodeTable,
         publisher: Publisher,
         recorder: Option<Recorder>,
-        stride: Stride,
+        stride: SharedStride,
     ) -> Self {
         let (delay, deadline_ns) = (settings.solver_delay, settings.deadline.as_nanos() as u64);
         let history = History::new(solver.batch_frames());

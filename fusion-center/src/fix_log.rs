@@ -47,12 +47,12 @@ pub enum Existing {
 
 /// Whether the reader of the log is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reader {
+pub enum LogReader {
     Present,
     Left,
 }
 
-enum Output {
+enum LogOutput {
     Stdout(Stdout),
     /// A regular file and its length up to the last complete line.
     File(File, u64),
@@ -65,12 +65,12 @@ enum Output {
 /// Writes the log; see [`LogQueue`] for its thread.
 pub struct FixLog {
     path: PathBuf,
-    output: Output,
+    output: LogOutput,
     waiting: VecDeque<Vec<u8>>,
     failures: Failures,
     part: Part,
     cared: Instant,
-    reader: Reader,
+    reader: LogReader,
 }
 
 /// The queue of a thread that writes a log, so that a disk that hangs holds up nothing else.
@@ -85,12 +85,12 @@ impl LogQueue {
     /// Starts the thread. `stop` is cancelled when the reader of the log has left; `patient` waits for a slow log.
     pub fn start(log: FixLog, stop: CancellationToken, patient: bool) -> io::Result<(Self, JoinHandle<()>)> {
         let (queue, fixes) = sync_channel::<Arc<FixRecord>>(MOST_WAITING);
-        let patient = patient || matches!(log.output, Output::Stdout(_));
+        let patient = patient || matches!(log.output, LogOutput::Stdout(_));
         let part = log.part.clone();
         let thread = std::thread::Builder::new().name("fix-log".into()).spawn(move || {
             let mut log = log;
             for record in fixes {
-                if log.write(&record, Instant::now()) == Reader::Left {
+                if log.write(&record, Instant::now()) == LogReader::Left {
                     stop.cancel();
                 }
             }
@@ -123,7 +123,7 @@ impl FixLog {
     /// Opens the log. Nothing is written and no content is changed.
     pub fn open(path: &Path, existing: Existing, part: Part) -> anyhow::Result<Self> {
         let output = if is_stdout(path) {
-            Output::Stdout(stdout())
+            LogOutput::Stdout(stdout())
         } else {
             let opened = make_way(path, existing).and_then(|_| open(path));
             opened.with_context(|| format!("the fix log {} cannot be opened", path.display()))?
@@ -135,14 +135,14 @@ impl FixLog {
             failures: Failures::default(),
             part,
             cared: Instant::now(),
-            reader: Reader::Present,
+            reader: LogReader::Present,
         })
     }
 
     /// Adds a fix and writes what waits.
-    pub fn write(&mut self, record: &FixRecord, now: Instant) -> Reader {
-        if self.reader == Reader::Left {
-            return Reader::Left;
+    pub fn write(&mut self, record: &FixRecord, now: Instant) -> LogReader {
+        if self.reader == LogReader::Left {
+            return LogReader::Left;
         }
         match serde_json::to_vec(record) {
             Ok(mut line) => {
@@ -158,7 +158,7 @@ impl FixLog {
 
     /// Writes what waits and synchronises the file; lines that cannot be written are lost.
     pub fn finish(mut self) {
-        if self.reader == Reader::Left {
+        if self.reader == LogReader::Left {
             return;
         }
         let now = Instant::now();
@@ -181,7 +181,7 @@ impl FixLog {
             return;
         };
         if error.kind() == ErrorKind::BrokenPipe {
-            self.reader = Reader::Left;
+            self.reader = LogReader::Left;
             return;
         }
         let reason = format!("{} cannot be written: {error}", self.path.display());
@@ -202,7 +202,7 @@ impl FixLog {
         if self.failures.failing() || now.saturating_duration_since(self.cared) >= CARE {
             self.follow_path();
         }
-        if matches!(self.output, Output::Closed) {
+        if matches!(self.output, LogOutput::Closed) {
             make_way(&self.path, Existing::Append)?;
             self.output = open(&self.path)?;
         }
@@ -215,11 +215,11 @@ impl FixLog {
 
     /// Closes a file that is no longer the one of its path.
     fn follow_path(&mut self) {
-        if let Output::File(file, _) | Output::Device(file) = &self.output {
+        if let LogOutput::File(file, _) | LogOutput::Device(file) = &self.output {
             let same = |a: Metadata, b: Metadata| (a.dev(), a.ino()) == (b.dev(), b.ino());
             let known = file.metadata().and_then(|ours| Ok(same(ours, std::fs::metadata(&self.path)?)));
             if !known.unwrap_or(false) {
-                self.output = Output::Closed;
+                self.output = LogOutput::Closed;
             }
         }
     }
@@ -234,13 +234,13 @@ impl FixLog {
 
     fn sync(&self) -> io::Result<()> {
         match &self.output {
-            Output::File(file, _) => file.sync_data(),
+            LogOutput::File(file, _) => file.sync_data(),
             _ => Ok(()),
         }
     }
 }
 
-impl Output {
+impl LogOutput {
     /// Writes a line at once; a part of a line does not stay in a file.
     fn write_line(&mut self, line: &[u8]) -> io::Result<()> {
         match self {
@@ -261,10 +261,10 @@ impl Output {
     }
 }
 
-fn open(path: &Path) -> io::Result<Output> {
+fn open(path: &Path) -> io::Result<LogOutput> {
     let regular = std::fs::metadata(path).map_or(true, |metadata| metadata.is_file());
     if !regular {
-        return Ok(Output::Device(OpenOptions::new().write(true).open(path)?));
+        return Ok(LogOutput::Device(OpenOptions::new().write(true).open(path)?));
     }
     let file = OpenOptions::new().append(true).create(true).open(path)?;
     file.try_lock().map_err(|error| match error {
@@ -274,7 +274,7 @@ fn open(path: &Path) -> io::Result<Output> {
         std::fs::TryLockError::Error(error) => error,
     })?;
     let length = file.metadata()?.len();
-    Ok(Output::File(file, length))
+    Ok(LogOutput::File(file, length))
 }
 
 /// Moves a file of this name aside, if there is one that is not empty; returns its new name.

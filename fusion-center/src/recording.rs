@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 use telemetry::Part;
 
 use crate::method::MethodSettings;
-use crate::segment::{CHUNK_BYTES, COMMIT, Channel, Content, Pending, Segments};
+use crate::segment::{CHUNK_BYTES, COMMIT, Content, Pending, RecordingChannel, Segments};
 
 pub const BLOCKS_FILE: &str = "blocks.mcap";
 pub const SITE_FILE: &str = "site.pb";
@@ -158,7 +158,12 @@ impl TruthRecorder {
     pub fn truth(&self, entry: TruthEntry, time_ns: u64) {
         let frame = FrameId { run: entry.run, frame: entry.frame };
         // Only statistics depend on it.
-        let _ = self.0.try_send(RecordingEntry::Entry(Pending::json(Channel::Truth, frame, time_ns, &entry)));
+        let _ = self.0.try_send(RecordingEntry::Entry(Pending::json(
+            RecordingChannel::Truth,
+            frame,
+            time_ns,
+            &entry,
+        )));
     }
 }
 
@@ -195,13 +200,19 @@ impl Recorder {
         self.next_sequence = self.next_sequence.wrapping_add(1);
         let frame = FrameId { run: message.run, frame: message.frame };
         let data = message.encode_to_vec();
-        self.add(Pending { channel: Channel::Reports, frame, sequence: Some(sequence), time_ns, data });
+        self.add(Pending {
+            channel: RecordingChannel::Reports,
+            frame,
+            sequence: Some(sequence),
+            time_ns,
+            data,
+        });
         sequence
     }
 
     pub fn frame(&mut self, frame: FrameId, time_ns: u64, reports: Vec<u32>, earlier: Vec<u64>) {
         let entry = FrameEntry { run: frame.run, frame: frame.frame, reports, earlier };
-        self.add(Pending::json(Channel::Frames, frame, time_ns, &entry));
+        self.add(Pending::json(RecordingChannel::Frames, frame, time_ns, &entry));
     }
 
     fn add(&mut self, entry: Pending) {

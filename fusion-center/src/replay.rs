@@ -21,13 +21,13 @@ use telemetry::Part;
 use tokio_util::sync::CancellationToken;
 
 use self::solver::ReplaySolver;
-use crate::container::{Container, Entry, Event};
+use crate::container::{Container, ContainerEvent, Entry};
 use crate::fix_log::{Existing, FixLog, LogQueue};
 use crate::method::MethodSettings;
 use crate::publish::Publisher;
 use crate::recording::{BLOCKS_FILE, METHOD_FILE, RecordingError, SCENARIO_FILE, SITE_FILE};
 use crate::segment::{
-    Channel, METHOD_FILE_HASH, SITE_FILE_HASH, SITE_HASH, VERSION, file_hash, segment_path,
+    METHOD_FILE_HASH, RecordingChannel, SITE_FILE_HASH, SITE_HASH, VERSION, file_hash, segment_path,
 };
 use crate::solve::Solver;
 use crate::statistics::Figures;
@@ -80,20 +80,20 @@ pub fn replay(
     for event in recording.events(true)?.take_while(|_| !stop.is_cancelled()) {
         let (path, event) = event?;
         let taken = match event {
-            Event::Entry(entry) => solver.take(&entry),
-            Event::Channel { id, topic } => {
+            ContainerEvent::Entry(entry) => solver.take(&entry),
+            ContainerEvent::Channel { id, topic } => {
                 solver.channels.define(id, &topic);
                 continue;
             }
-            Event::Metadata(_) => continue,
-            Event::Damage(damage) => {
+            ContainerEvent::Metadata(_) => continue,
+            ContainerEvent::Damage(damage) => {
                 if damage.loses {
                     solver.gap = true;
                 }
                 faults.damage(format!("{}: {damage}", path.display()));
                 continue;
             }
-            Event::Truncated(at) => {
+            ContainerEvent::Truncated(at) => {
                 let reason = format!("the file ends at byte {at} without its last records");
                 faults.broken = Some(RecordingError::content(&path, reason));
                 continue;
@@ -260,8 +260,8 @@ impl Recording {
         // A file that cannot be read is refused when its messages are read.
         let mut events = self.events(false).into_iter().flatten().map_while(Result::ok);
         let first = events.find_map(|(_, event)| match event {
-            Event::Metadata(metadata) => Some(Some(metadata)),
-            Event::Entry(_) => Some(None),
+            ContainerEvent::Metadata(metadata) => Some(Some(metadata)),
+            ContainerEvent::Entry(_) => Some(None),
             _ => None,
         });
         first.flatten().unwrap_or_default()
@@ -271,7 +271,7 @@ impl Recording {
     fn events(
         &self,
         whole: bool,
-    ) -> Result<impl Iterator<Item = Result<(PathBuf, Event), RecordingError>>, RecordingError> {
+    ) -> Result<impl Iterator<Item = Result<(PathBuf, ContainerEvent), RecordingError>>, RecordingError> {
         let paths = (1..).map(|number| segment_path(&self.0, number));
         let mut segments = Vec::new();
         for (i, path) in paths.enumerate() {
@@ -298,15 +298,15 @@ impl Recording {
     /// All entries of a JSON channel that can be read.
     fn entries<E: DeserializeOwned, T>(
         &self,
-        wanted: Channel,
+        wanted: RecordingChannel,
         keyed: impl Fn(E) -> (FrameId, T),
     ) -> Result<BTreeMap<FrameId, T>, RecordingError> {
         let mut channels = Channels::default();
         let mut entries = BTreeMap::new();
         for event in self.events(false)? {
             match event?.1 {
-                Event::Channel { id, topic } => channels.define(id, &topic),
-                Event::Entry(entry) if channels.get(entry.channel) == Some(wanted) => {
+                ContainerEvent::Channel { id, topic } => channels.define(id, &topic),
+                ContainerEvent::Entry(entry) if channels.get(entry.channel) == Some(wanted) => {
                     entries.extend(json(&entry).ok().map(&keyed));
                 }
                 _ => {}
@@ -318,15 +318,15 @@ impl Recording {
 
 /// The numbers of the channels. Those of the recorder are known even if the chunk that defines them is damaged.
 #[derive(Default)]
-struct Channels(BTreeMap<u16, Option<Channel>>);
+struct Channels(BTreeMap<u16, Option<RecordingChannel>>);
 
 impl Channels {
     fn define(&mut self, id: u16, topic: &str) {
-        self.0.insert(id, Channel::of_topic(topic));
+        self.0.insert(id, RecordingChannel::of_topic(topic));
     }
 
-    fn get(&self, id: u16) -> Option<Channel> {
-        self.0.get(&id).copied().unwrap_or_else(|| Channel::of_number(id))
+    fn get(&self, id: u16) -> Option<RecordingChannel> {
+        self.0.get(&id).copied().unwrap_or_else(|| RecordingChannel::of_number(id))
     }
 }
 

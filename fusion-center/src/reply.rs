@@ -16,14 +16,14 @@ pub struct AcknowledgementSender {
     sender: mpsc::Sender<Result<v1::Acknowledgement, Status>>,
     outstanding: Arc<AtomicUsize>,
     credit: usize,
-    stride: Stride,
+    stride: SharedStride,
 }
 
 /// The stride that nodes are asked for, shared by the engine and all streams.
 #[derive(Debug, Clone, Default)]
-pub struct Stride(Arc<AtomicU32>);
+pub struct SharedStride(Arc<AtomicU32>);
 
-impl Stride {
+impl SharedStride {
     pub fn set(&self, stride: u32) {
         self.0.store(stride, Ordering::Relaxed);
     }
@@ -35,7 +35,10 @@ impl Stride {
 
 impl AcknowledgementSender {
     /// A stream on which twice the credit may be outstanding before the connection is ended.
-    pub fn new(credit: usize, stride: Stride) -> (Self, mpsc::Receiver<Result<v1::Acknowledgement, Status>>) {
+    pub fn new(
+        credit: usize,
+        stride: SharedStride,
+    ) -> (Self, mpsc::Receiver<Result<v1::Acknowledgement, Status>>) {
         let (sender, receiver) = mpsc::channel(2 * credit + 2);
         (Self { sender, outstanding: Arc::default(), credit, stride }, receiver)
     }

@@ -13,7 +13,7 @@ use proto::site::SharedSite;
 use proto::v1::fusion_server::FusionServer;
 use proto::{DESCRIPTORS, HTTP2_WINDOW_BYTES};
 use serde::Serialize;
-use settings::Layered;
+use settings::{Layered, SettingsError};
 use telemetry::exit::{self, Failure};
 use telemetry::listener::limits::{self, http2_server};
 use telemetry::process;
@@ -37,7 +37,7 @@ use crate::publish::{Publisher, Viewer};
 use crate::readiness;
 use crate::recording::Recorder;
 use crate::registry::Registry;
-use crate::reply::Stride;
+use crate::reply::SharedStride;
 use crate::service::FusionService;
 use crate::solve::Solver;
 use crate::statistics::Figures;
@@ -116,8 +116,14 @@ impl FusionSummary {
 /// Checks the settings, binds the ports and works until SIGTERM or SIGINT.
 pub fn main(arguments: &Layered<FusionOptions>) -> ExitCode {
     let options = &arguments.options;
-    let site = match process::prepare(NAME, arguments.printed(), || options.load()) {
-        Ok(site) => site,
+    let prepare = || {
+        let site = options.load()?;
+        let solver = Solver::new(&site, &options.method)
+            .map_err(|error| SettingsError::Options(format!("the method does not suit the site: {error}")))?;
+        Ok::<_, SettingsError>((site, solver))
+    };
+    let (site, solver) = match process::prepare(NAME, arguments.printed(), prepare) {
+        Ok(prepared) => prepared,
         Err(code) => return code,
     };
     if options.fixes.as_deref().is_some_and(is_stdout) {
@@ -126,7 +132,6 @@ pub fn main(arguments: &Layered<FusionOptions>) -> ExitCode {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     process::run(NAME, threads, async |shutdown| {
         let listeners = FusionListeners::bind(options).await?;
-        let solver = Solver::new(&site, &options.method)?;
         let summary = serve(options.clone(), site, solver, listeners, shutdown, Started::announce).await?;
         match summary.failure() {
             None => Ok(summary),
@@ -197,7 +202,7 @@ async fn serve(
     let instance = secret();
     let node_table = NodeTable::new(Registry::new(count, &site.sha256), count, &metrics);
     let (events, incoming) = mpsc::channel(EVENT_QUEUE);
-    let stride = Stride::default();
+    let stride = SharedStride::default();
     let service = FusionService {
         site: site.clone(),
         system: system.clone(),

@@ -49,14 +49,14 @@ pub const METHOD_FILE_HASH: &str = "method_file_sha256";
 
 /// The channels in the order of their numbers, which begin at 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Channel {
+pub enum RecordingChannel {
     Reports,
     Frames,
     Truth,
     Holes,
 }
 
-impl Channel {
+impl RecordingChannel {
     const ALL: [Self; 4] = [Self::Reports, Self::Frames, Self::Truth, Self::Holes];
 
     /// The channel of a topic.
@@ -86,7 +86,7 @@ impl Channel {
 /// An encoded entry that is not in the file yet.
 #[derive(Debug, Clone)]
 pub struct Pending {
-    pub channel: Channel,
+    pub channel: RecordingChannel,
     pub frame: FrameId,
     /// Other entries are numbered when they are written.
     pub sequence: Option<u32>,
@@ -95,7 +95,7 @@ pub struct Pending {
 }
 
 impl Pending {
-    pub fn json<T: Serialize>(channel: Channel, frame: FrameId, time_ns: u64, value: &T) -> Self {
+    pub fn json<T: Serialize>(channel: RecordingChannel, frame: FrameId, time_ns: u64, value: &T) -> Self {
         let data = serde_json::to_vec(value).expect("numbers only");
         Self { channel, frame, sequence: None, time_ns, data }
     }
@@ -325,9 +325,9 @@ impl Segment {
             metadata: metadata.map(|(key, value)| (key.to_owned(), value)).into(),
         })?;
         let schema = writer.add_schema("hyloc.v1.FrameReport", "protobuf", proto::DESCRIPTORS)?;
-        for channel in Channel::ALL {
+        for channel in RecordingChannel::ALL {
             let (schema, encoding) = match channel {
-                Channel::Reports => (schema, "protobuf"),
+                RecordingChannel::Reports => (schema, "protobuf"),
                 _ => (0, "json"),
             };
             let number = writer.add_channel(schema, channel.topic(), encoding, &BTreeMap::new())?;
@@ -343,7 +343,7 @@ impl Segment {
     fn write(&mut self, holes: &[HoleEntry], pending: &VecDeque<Pending>) -> mcap::McapResult<()> {
         let time_ns = pending.front().map_or(0, |entry| entry.time_ns);
         let frame = FrameId { run: 0, frame: 0 };
-        let holes = holes.iter().map(|hole| Pending::json(Channel::Holes, frame, time_ns, hole));
+        let holes = holes.iter().map(|hole| Pending::json(RecordingChannel::Holes, frame, time_ns, hole));
         for entry in holes.collect::<Vec<_>>().iter().chain(pending) {
             let header = MessageHeader {
                 channel_id: entry.channel.number(),
@@ -398,24 +398,24 @@ fn write_whole(path: &Path, content: &[u8]) -> Result<(), RecordingError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::container::{Container, Event};
+    use crate::container::{Container, ContainerEvent};
     use telemetry::{Degradations, Metrics};
 
     fn entry(frame: u64, bytes: usize) -> Pending {
         let frame = FrameId { run: 7, frame };
         let sequence = Some(frame.frame as u32);
-        Pending { channel: Channel::Reports, frame, sequence, time_ns: 1, data: vec![0; bytes] }
+        Pending { channel: RecordingChannel::Reports, frame, sequence, time_ns: 1, data: vec![0; bytes] }
     }
 
     fn read(path: &Path) -> (Vec<u32>, Vec<HoleEntry>) {
         let (mut reports, mut holes) = (Vec::new(), Vec::new());
         for event in Container::new(File::open(path).unwrap()).unwrap().map(Result::unwrap) {
             match event {
-                Event::Entry(entry) if entry.channel == Channel::Holes.number() => {
+                ContainerEvent::Entry(entry) if entry.channel == RecordingChannel::Holes.number() => {
                     holes.push(serde_json::from_slice(&entry.data).unwrap());
                 }
-                Event::Entry(entry) => reports.push(entry.sequence),
-                Event::Damage(damage) => panic!("{damage}"),
+                ContainerEvent::Entry(entry) => reports.push(entry.sequence),
+                ContainerEvent::Damage(damage) => panic!("{damage}"),
                 _ => {}
             }
         }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use model::System;
 use proto::clock::{steady_time_ns, unix_time_ns};
-use proto::convert::{FrameId, PayloadFormat, max_report_bytes, report_from_wire};
-use proto::format::{payload_to_wire, precision_to_wire};
+use proto::convert::{
+    FrameId, PayloadFormat, max_report_bytes, payload_to_wire, precision_to_wire, report_from_wire,
+};
 use proto::site::SharedSite;
 use proto::v1::fusion_server::Fusion;
 use proto::{SESSION_KEY, v1};
@@ -27,7 +28,7 @@ use crate::node_table::NodeTable;
 use crate::publish::Viewer;
 use crate::recording::{TruthEntry, TruthRecorder};
 use crate::registry::{Application, RegistrationError, StreamError};
-use crate::reply::{AcknowledgementSender, Stride};
+use crate::reply::{AcknowledgementSender, SharedStride};
 use crate::truth::{TrueTarget, TruthStore};
 use crate::viewers::Viewers;
 
@@ -44,7 +45,7 @@ pub struct FusionService {
     /// Reports that a node may have in flight.
     pub credit: usize,
     /// Which frames nodes are asked to report.
-    pub stride: Stride,
+    pub stride: SharedStride,
     /// What nodes are asked to send.
     pub payload: PayloadFormat,
     /// None if nothing is recorded.
@@ -145,7 +146,7 @@ impl Fusion for FusionService {
         let (node, session) = connected.inspect_err(|_| self.node_table.refused())?;
         telemetry::info_limited!(node, "node connected");
         let (sender, acknowledgements) = AcknowledgementSender::new(self.credit, self.stride.clone());
-        let connection = Connection { service: self.clone(), node, session, acknowledgements: sender };
+        let connection = ReportStream { service: self.clone(), node, session, acknowledgements: sender };
         // The task owns the session from here on, also if the caller goes away and this call is not completed.
         let (opened, is_open) = oneshot::channel();
         tokio::spawn(connection.run(request.into_inner(), opened));
@@ -246,14 +247,14 @@ impl Fusion for FusionService {
 }
 
 /// The report stream of one node.
-struct Connection {
+struct ReportStream {
     service: FusionService,
     node: usize,
     session: String,
     acknowledgements: AcknowledgementSender,
 }
 
-impl Connection {
+impl ReportStream {
     async fn run(self, mut reports: Streaming<v1::FrameReport>, opened: oneshot::Sender<()>) {
         let Self { service, node, .. } = &self;
         if service.events.send(Event::Presence { node: *node, present: true }).await.is_ok() {

@@ -104,7 +104,8 @@ async fn a_second_stream_is_refused_and_disturbs_nobody() {
 /// Three registrations without a stream take all indices; they expire, and they hold up no frame of others.
 #[tokio::test]
 async fn bare_registrations_expire_within_seconds() {
-    let center = Center::start(Options::default()).await;
+    // Far longer than anything here waits: the frame is not held up by those who only registered.
+    let center = Center::start(Options { deadline_ms: Some(600_000), ..Options::default() }).await;
     let echoes = Echoes::new();
     let mut stranger = center.client().await;
     let mut first = Node::join(&center, "node-0", Some(0)).await;
@@ -113,11 +114,8 @@ async fn bare_registrations_expire_within_seconds() {
     }
     let full = stranger.register(application("node-1", None)).await.unwrap_err();
     assert_eq!(full.code(), Code::ResourceExhausted);
-    // The deadline is ten seconds: the frame is not held up by those who only registered.
-    let begun = tokio::time::Instant::now();
     first.send(echoes.report(0, 0)).await;
     assert_eq!(first.acknowledgement().await.unwrap().fused, 3);
-    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
     for index in 1..3 {
         let reply = register_in_time(&center, application(&format!("node-{index}"), Some(index))).await;
         assert_eq!(reply.index, index);

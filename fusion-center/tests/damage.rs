@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use hyloc_fusion_center::container::{Container, Event};
+use hyloc_fusion_center::container::{Container, ContainerEvent};
 use hyloc_fusion_center::replay::{Replayed, replay};
 use support::*;
 use tempfile::TempDir;
@@ -77,7 +77,7 @@ fn rechunk(path: &Path) {
     let mut writer = options.create(Cursor::new(Vec::new())).unwrap();
     let events = || Container::new(Cursor::new(&bytes)).unwrap().map(Result::unwrap);
     let metadata = events().find_map(|event| match event {
-        Event::Metadata(metadata) => Some(metadata),
+        ContainerEvent::Metadata(metadata) => Some(metadata),
         _ => None,
     });
     let metadata = metadata.expect("hashes of the files");
@@ -85,10 +85,10 @@ fn rechunk(path: &Path) {
     writer.write_metadata(&mcap::records::Metadata { name: "hyloc".into(), metadata }).unwrap();
     for event in events() {
         match event {
-            Event::Channel { id, topic } => {
+            ContainerEvent::Channel { id, topic } => {
                 assert_eq!(writer.add_channel(0, &topic, "", &BTreeMap::new()).unwrap(), id);
             }
-            Event::Entry(entry) => {
+            ContainerEvent::Entry(entry) => {
                 let (channel_id, sequence) = (entry.channel, entry.sequence);
                 let header =
                     mcap::records::MessageHeader { channel_id, sequence, log_time: 1, publish_time: 1 };
@@ -97,7 +97,7 @@ fn rechunk(path: &Path) {
                     writer.flush().unwrap();
                 }
             }
-            Event::Metadata(_) => {}
+            ContainerEvent::Metadata(_) => {}
             other => panic!("{other:?}"),
         }
     }
@@ -205,10 +205,10 @@ fn a_lost_report_costs_its_frame_alone() {
     let hole = br#"{"run":7,"first":3,"last":4,"entries":2}"#.to_vec();
     for event in Container::new(Cursor::new(&bytes)).unwrap().map(Result::unwrap) {
         match event {
-            Event::Channel { topic, .. } => {
+            ContainerEvent::Channel { topic, .. } => {
                 writer.add_channel(0, &topic, "", &BTreeMap::new()).unwrap();
             }
-            Event::Entry(mut entry) if entry.sequence != 10 || entry.channel != 1 => {
+            ContainerEvent::Entry(mut entry) if entry.sequence != 10 || entry.channel != 1 => {
                 if entry.channel == 1 && entry.sequence == 12 {
                     (entry.channel, entry.data) = (4, hole.clone());
                 }
@@ -270,7 +270,7 @@ fn hostile_lengths_allocate_no_more_than_the_file_is_long() {
             let place = format!("length {j} = {length} at byte {at}");
             let before = NOW.load(Ordering::Relaxed);
             MOST.store(before, Ordering::Relaxed);
-            let events: Vec<Event> =
+            let events: Vec<ContainerEvent> =
                 Container::new(Cursor::new(&hostile)).unwrap().map(Result::unwrap).collect();
             let most = MOST.load(Ordering::Relaxed) - before;
             assert!(most < 3 * hostile.len() + (1 << 20), "{place}: {most} bytes");

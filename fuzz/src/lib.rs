@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use backhaul::plan::Plan;
 use backhaul::wire::Wire;
-use fusion_center::container::{Container, Event};
+use fusion_center::container::{Container, ContainerEvent};
 use hyloc::solve::angles::{AngleCase, AngleSolveFlags};
 use hyloc::solve::crb::CrbCase;
 use hyloc::solve::delay::DelayCase;
@@ -107,7 +107,7 @@ pub fn scenario(data: &[u8]) {
 pub fn recording(data: &[u8]) {
     let mut bytes = 0;
     for event in Container::new(Cursor::new(data)).unwrap() {
-        let Event::Entry(entry) = event.unwrap() else { continue };
+        let ContainerEvent::Entry(entry) = event.unwrap() else { continue };
         bytes += entry.data.len();
         if let Ok(message) = v1::FrameReport::decode(&entry.data[..entry.data.len().min(1 << 16)]) {
             let node = message.recorded_node.unwrap_or(0) as usize;

@@ -57,6 +57,8 @@ fn every_command_has_a_manual_page_with_readable_examples() {
 /// address that is taken, `NOBODY` for one where nobody listens.
 type Cases = &'static [(&'static [&'static str], &'static str)];
 
+const NEAR_FIELD: &str = "deploy/scenarios/near-field.toml";
+
 const USAGE: Cases = &[
     (&["demo", "--fixes", "-", "--json"], "standard output"),
     (&["demo", "--set", "seed"], "key=value"),
@@ -69,6 +71,8 @@ const USAGE: Cases = &[
     (&["scenario", "generate", "--nodes", "40"], "between 2 and 32"),
     (&["solve", "angles", "--input", "-", "--repeat", "0"], "between 1 and"),
     (&["fusion", "--method", "three-stage", "--batch-frames", "4"], "batch_frames"),
+    (&["fusion", "--method", "three-stage", "--scenario", NEAR_FIELD], "holds for plane waves"),
+    (&["demo", "--method", "three-stage", "--scenario", NEAR_FIELD], "holds for plane waves"),
     (&["fusion", "--config", "DIR/bad.toml"], "DIR/bad.toml"),
     (&["simulate", "--nodes", "40"], "between 2 and 32"),
     (&["node", "--set", "base_station.power_dbm=900"], "power_dbm"),
@@ -123,7 +127,12 @@ const NOBODY: &str = "127.0.0.1:1";
 
 const UNAVAILABLE: Cases = &[
     (&["backhaul", "cut", "--control-listen", "NOBODY"], "NOBODY"),
-    (&["backhaul", "links", "--control-listen", "NOBODY"], "NOBODY"),
+    (&["backhaul", "links", "--control", "NOBODY"], "NOBODY"),
+];
+
+const NO_HOST: Cases = &[
+    (&["backhaul", "cut", "--control", "no..where:7411"], "no..where:7411 has no address"),
+    (&["backhaul", "profile", "--control", "no..where:7411"], "no..where:7411 has no address"),
 ];
 
 const FAILED: Cases = &[
@@ -161,7 +170,7 @@ fn the_exit_code_tells_the_kind_of_failure_and_the_message_its_place() {
         let text = text.replace("DIR", folder.path().to_str().unwrap());
         text.replace("PORT", &taken.1).replace("NOBODY", NOBODY)
     };
-    for (code, cases) in [(64, USAGE), (65, DATA), (74, IO), (69, UNAVAILABLE), (1, FAILED)] {
+    for (code, cases) in [(64, USAGE), (65, DATA), (74, IO), (68, NO_HOST), (69, UNAVAILABLE), (1, FAILED)] {
         for (arguments, part) in cases {
             let arguments: Vec<String> = arguments.iter().map(|argument| filled(argument)).collect();
             let output = hyloc(&arguments.iter().map(String::as_str).collect::<Vec<_>>());

@@ -75,7 +75,7 @@ fn a_node_ends_with_its_parent_although_nobody_reads_its_logs() {
     drop(child.stdin.take());
     let begun = Instant::now();
     while child.try_wait().unwrap().is_none() {
-        if begun.elapsed() > Duration::from_secs(20) {
+        if begun.elapsed() > Duration::from_secs(90) {
             child.kill().unwrap();
             panic!("it still runs");
         }

@@ -8,7 +8,6 @@ pub mod channel;
 pub mod clock;
 pub mod convert;
 pub mod echo;
-pub mod format;
 pub mod identity;
 pub mod samples;
 pub mod secret;

@@ -18,7 +18,9 @@ use zeromq::{DealerSocket, Socket, SocketRecv, SocketSend, ZmqMessage};
 
 const RUN: u64 = 9;
 const HASH: [u8; 32] = [3; 32];
-const DEADLINE: Duration = Duration::from_secs(20);
+const DEADLINE: Duration = Duration::from_secs(90);
+/// Longer than a stall of a busy machine: a connection without a message for this long is rebuilt.
+const SILENCE: Duration = Duration::from_secs(10);
 
 async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
     timeout(DEADLINE, future).await.unwrap_or_else(|_| panic!("in time: {what}"))
@@ -37,7 +39,7 @@ async fn publisher(nodes: usize) -> EchoPublisher {
 }
 
 fn subscription(address: SocketAddr, node: u32) -> Subscription {
-    let timings = Timings { ping: Duration::from_millis(20), silence: Duration::from_secs(5) };
+    let timings = Timings { ping: Duration::from_millis(20), silence: SILENCE };
     let address = address.to_string();
     Subscription { address, node, site_sha256: HASH, window: 8, sensors: 2, subcarriers: 3, timings }
 }
@@ -263,7 +265,10 @@ impl Wire {
 async fn heals(broken: WireState) {
     let publisher = publisher(1).await;
     let wire = Wire::to(publisher.address().unwrap()).await;
-    let timings = Timings { ping: Duration::from_millis(20), silence: Duration::from_millis(300) };
+    // Only a dead wire is noticed by its silence, which is longer than a stall of the machine and shorter than the time
+    // after which the publisher disconnects a node that acknowledges nothing.
+    let silence = if broken == WireState::Dead { Duration::from_secs(3) } else { SILENCE };
+    let timings = Timings { ping: Duration::from_millis(20), silence };
     let mut node = EchoSubscriber::start(Subscription { timings, ..subscription(wire.address, 0) });
     let mut link = node.state();
     within("a subscription", publisher.until_all_subscribed()).await;

@@ -31,10 +31,11 @@ async fn a_stalled_node_holds_its_memory() {
         subcarriers,
         timings: Timings::default(),
     });
-    tokio::time::timeout(std::time::Duration::from_secs(20), publisher.until_all_subscribed()).await.unwrap();
+    tokio::time::timeout(std::time::Duration::from_secs(90), publisher.until_all_subscribed()).await.unwrap();
     let before = resident_bytes();
     let received = CMatrix::zeros(sensors, subcarriers);
-    for frame in 0..10_000 {
+    // Far more than may be held, and done with long before the publisher disconnects a node that acknowledges nothing.
+    for frame in 0..1000 {
         let offer = publisher.publish(0, EchoFrame::new(FrameId { run: 1, frame }, 0, 0, &received));
         assert_eq!(offer, if frame < u64::from(window) { Offer::Sent } else { Offer::NoCredit });
         tokio::task::yield_now().await;
@@ -42,5 +43,5 @@ async fn a_stalled_node_holds_its_memory() {
     let grown = resident_bytes().saturating_sub(before);
     assert!(grown < 32 << 20, "{grown} bytes for a window of {window} frames of {frame_bytes}");
     let ledger = publisher.ledgers()[0];
-    assert_eq!((ledger.offered, ledger.dropped, ledger.in_flight), (10_000, 9_936, 64));
+    assert_eq!((ledger.offered, ledger.dropped, ledger.in_flight), (1000, 936, 64));
 }

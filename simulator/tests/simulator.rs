@@ -18,7 +18,7 @@ use tokio_stream::wrappers::TcpListenerStream;
 use tokio_util::sync::CancellationToken;
 use tonic::{Request, Response, Status, Streaming};
 
-const DEADLINE: Duration = Duration::from_secs(30);
+const DEADLINE: Duration = Duration::from_secs(90);
 
 async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
     tokio::time::timeout(DEADLINE, future).await.unwrap_or_else(|_| panic!("in time: {what}"))
@@ -127,7 +127,8 @@ async fn a_late_simulator_does_not_shift_what_comes_after() {
 async fn a_node_that_dies_costs_only_its_own_frames() {
     let simulator = Running::start(|raw| {
         raw.frames = 60;
-        raw.settle_timeout = Duration::from_millis(200);
+        // Frames of the dead node stay in flight until this has passed; the others have to be done by then.
+        raw.settle_timeout = Duration::from_secs(10);
     })
     .await;
     let mut nodes: Vec<EchoSubscriber> = (0..3).map(|node| simulator.node(node)).collect();
@@ -151,7 +152,7 @@ async fn a_node_that_dies_costs_only_its_own_frames() {
 async fn it_starts_without_all_nodes_only_when_told_to() {
     let simulator = Running::start(|raw| {
         raw.frames = 5;
-        raw.start_after = Duration::from_secs(1);
+        raw.start_after = Duration::from_secs(5);
     })
     .await;
     let mut node = simulator.node(1);

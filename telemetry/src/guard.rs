@@ -52,7 +52,7 @@ impl HostNames {
 
 /// Why a request is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-enum Refusal {
+enum RequestRefusal {
     #[error(
         "address this server by IP address or as localhost, not as '{0}'; http_name allows further names"
     )]
@@ -65,7 +65,7 @@ enum Refusal {
     Form,
 }
 
-impl Refusal {
+impl RequestRefusal {
     fn status(&self) -> StatusCode {
         match self {
             Self::Host(_) => StatusCode::MISDIRECTED_REQUEST,
@@ -87,20 +87,20 @@ pub(crate) async fn check(State(names): State<HostNames>, request: Request, next
     }
 }
 
-fn judge(names: &HostNames, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), Refusal> {
+fn judge(names: &HostNames, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), RequestRefusal> {
     let text = |value: &axum::http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
     let mut hosts = headers.get_all(header::HOST).iter().map(text);
     let (host, second) = (hosts.next().unwrap_or_default(), hosts.next());
     let target = uri.authority().is_none_or(|authority| names.allow(authority.as_str()));
     if !names.allow(&host) || second.is_some() || !target {
-        return Err(Refusal::Host(clipped(&host)));
+        return Err(RequestRefusal::Host(clipped(&host)));
     }
     let own = |origin: &str| {
         let site = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
         site.is_some_and(|site| site.eq_ignore_ascii_case(&host))
     };
     if let Some(origin) = headers.get_all(header::ORIGIN).iter().map(text).find(|origin| !own(origin)) {
-        return Err(Refusal::Origin(clipped(&origin)));
+        return Err(RequestRefusal::Origin(clipped(&origin)));
     }
     if method.is_safe() {
         return Ok(());
@@ -109,7 +109,7 @@ fn judge(names: &HostNames, method: &Method, uri: &Uri, headers: &HeaderMap) -> 
     let json =
         kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case("application/json"));
     let marked = headers.get(CONTROL_HEADER).is_some_and(|value| value == CONTROL_VALUE);
-    if json || marked { Ok(()) } else { Err(Refusal::Form) }
+    if json || marked { Ok(()) } else { Err(RequestRefusal::Form) }
 }
 
 #[cfg(test)]

@@ -237,7 +237,7 @@ pub fn http_get(address: SocketAddr, path: &str) -> Option<String> {
 
 /// Head and body of the response to a request such as `POST /api`, with further header lines; none without a response.
 pub fn http(address: SocketAddr, request: &str, headers: &str, body: &str) -> Option<(String, String)> {
-    let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(1)).ok()?;
+    let mut stream = TcpStream::connect_timeout(&address, PATIENCE).ok()?;
     stream.set_read_timeout(Some(PATIENCE)).ok()?;
     let length = body.len();
     write!(

@@ -1,6 +1,21 @@
 //! The invariants of ARCHITECTURE.md that can be checked in the source text.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+
+const CRATES: [&str; 11] = [
+    "model",
+    "estimation",
+    "settings",
+    "trust",
+    "proto",
+    "telemetry",
+    "simulator",
+    "irs-node",
+    "fusion-center",
+    "backhaul",
+    "hyloc",
+];
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -186,20 +201,8 @@ fn randomness_has_one_door() {
 
 #[test]
 fn files_stay_readable() {
-    let crates = [
-        "model",
-        "estimation",
-        "settings",
-        "proto",
-        "telemetry",
-        "simulator",
-        "irs-node",
-        "fusion-center",
-        "backhaul",
-    ];
-    let long: Vec<String> = crates
+    let long: Vec<String> = CRATES
         .iter()
-        .chain(&["hyloc"])
         .map(|name| format!("{name}/src"))
         .flat_map(|folder| sources(&root().join(folder)))
         .filter_map(|path| {
@@ -208,4 +211,38 @@ fn files_stay_readable() {
         })
         .collect();
     assert_eq!(long, Vec::<String>::new());
+}
+
+/// Names of types that still have two meanings.
+const SHARED_NAMES: &[&str] = &["Grid", "Moments", "Source", "Summit"];
+
+/// A reader who searches for a type finds one. Types of tests do not count, nor do those that are generated.
+#[test]
+fn a_type_name_has_one_meaning() {
+    let mut places: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for folder in CRATES {
+        for path in sources(&root().join(folder).join("src")) {
+            let inside = path.strip_prefix(root()).unwrap();
+            if inside
+                .components()
+                .any(|part| ["tests", "tests.rs"].iter().any(|name| part.as_os_str() == *name))
+            {
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).unwrap();
+            let code = text.split("#[cfg(test)]\nmod ").next().unwrap_or_default();
+            for line in code.lines().filter(|line| !line.starts_with(char::is_whitespace)) {
+                let words: Vec<&str> = line.split(|c: char| !(c.is_alphanumeric() || c == '_')).collect();
+                let kind = words.iter().position(|word| ["struct", "enum", "trait", "type"].contains(word));
+                if let Some(name) =
+                    kind.filter(|_| !line.starts_with('/')).and_then(|kind| words.get(kind + 1))
+                {
+                    places.entry((*name).to_owned()).or_default().push(path.display().to_string());
+                }
+            }
+        }
+    }
+    assert!(places.len() > 300, "{} types", places.len());
+    places.retain(|name, places| places.len() > 1 && !SHARED_NAMES.contains(&name.as_str()));
+    assert_eq!(places, BTreeMap::new());
 }

@@ -1,8 +1,6 @@
 //! `hyloc demo` with real processes.
 #![allow(clippy::print_stdout)]
 
-use std::time::Duration;
-
 use hyloc_tests::pipeline::*;
 use hyloc_tests::process::*;
 use rustix::process::{Pid, Signal, kill_process};
@@ -286,8 +284,7 @@ fn no_process_is_left_behind_however_it_ends() {
             let report = demo.finish();
             assert_eq!(report["unaccounted"], 0, "{report}");
         }
-        let (_, time) = eventually("no process is left", || left_behind().is_empty().then_some(()));
-        assert!(time < Duration::from_secs(15), "{signal:?}: {time:?}");
+        eventually("no process is left", || left_behind().is_empty().then_some(()));
     }
 }
 

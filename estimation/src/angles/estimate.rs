@@ -16,7 +16,7 @@ use num_complex::Complex64;
 use super::admm::{self, AdmmSettings};
 use super::departure::trust_region_departure_rad;
 use super::extraction::{denoised_arrival_rad, principal_angle_rad};
-use super::likelihood::JointLikelihood;
+use super::likelihood::AngleLikelihood;
 use super::problem::{Departure, DepartureForm, JointProblem, JointSolution, PathData, ProblemError};
 use crate::baselines::{Baseline, Extent};
 use crate::blocks::{BlockError, Blocks};
@@ -269,7 +269,7 @@ fn polish(
         first.iter().zip(second).map(|(a, b)| a.or(*b).unwrap_or(0.0)).collect()
     };
     let starts = [start(arrivals, departures), start(departures, arrivals)];
-    let polished = JointLikelihood::new(blocks).polish_best(starts);
+    let polished = AngleLikelihood::new(blocks).polish_best(starts);
     let of =
         |i: usize| polished.observed[i].then(|| (polished.angle_rad[i], polished.covariance_rad2[(i, i)]));
     (0..arrivals.len()).map(|i| of(i).unzip()).collect()

@@ -6,7 +6,7 @@
 //! f(theta) = sum_lk |a(theta_l)^H R_lk b_k|^2 / (M ||b_k||^2),   b_k = S_k^H a(theta_k),
 //! ```
 //!
-//! with the AOA and the AOD of one IRS the same theta. Newton's method on it, started from the denoised blocks, reaches
+//! where the AOA and the AOD of one IRS are the same theta. Newton's method on it, started from the denoised blocks, reaches
 //! the exact bound; the paper stops before this step. Where S_k has rank one, b_k / ||b_k|| does not depend on theta_k and the
 //! AOD drops out by itself. The covariance is the inverse of the observed information, -f'' / sigma^2.
 //! Cost per evaluation: O(M D) per path.
@@ -27,7 +27,7 @@ const SETTLED_RAD: f64 = 1e-10;
 const POINTS_PER_ELEMENT: usize = 6;
 
 /// The likelihood of the angles given the blocks.
-pub struct JointLikelihood<'a> {
+pub struct AngleLikelihood<'a> {
     blocks: &'a Blocks,
     sensors: UniformLinearArray,
 }
@@ -49,7 +49,7 @@ struct Steering {
     departure: [CVector; 3],
 }
 
-impl<'a> JointLikelihood<'a> {
+impl<'a> AngleLikelihood<'a> {
     /// The likelihood of these blocks.
     pub fn new(blocks: &'a Blocks) -> Self {
         Self { blocks, sensors: blocks.sensor_array() }
@@ -300,7 +300,7 @@ mod tests {
     fn derivatives_match_finite_differences() {
         for seed in 0..5 {
             let blocks = random_blocks(seed);
-            let likelihood = JointLikelihood::new(&blocks);
+            let likelihood = AngleLikelihood::new(&blocks);
             let angles = [0.1, -0.2, 0.3];
             let here = likelihood.expand(&angles);
             let h = 1e-5;
@@ -324,7 +324,7 @@ mod tests {
     fn polishing_and_scanning_only_climb() {
         for seed in 0..20 {
             let blocks = random_blocks(seed);
-            let likelihood = JointLikelihood::new(&blocks);
+            let likelihood = AngleLikelihood::new(&blocks);
             let mut angles = vec![0.1, -0.2, 0.3];
             let before = likelihood.value(&angles);
             likelihood.scan(&mut angles);

@@ -1,7 +1,7 @@
 //! Joint angle estimation (Section IV): one convex problem over all K^2 blocks, then a polish on the raw blocks.
 //!
 //! [`estimate_angles`] is the whole chain, [`admm::solve`] the solver of [`problem::JointProblem`],
-//! [`likelihood::JointLikelihood`] the polish and [`departure`] Algorithm 2.
+//! [`likelihood::AngleLikelihood`] the polish and [`departure`] Algorithm 2.
 
 pub mod admm;
 pub mod departure;

@@ -23,7 +23,7 @@ const NEGLIGIBLE_SQUARE: f64 = 1e-280;
 const SWEEPS_PER_VALUE: usize = 30;
 
 /// The lowest block of each lane that is not yet diagonal, `first..=last`, and its first bulge.
-struct Blocks<R> {
+struct SpectrumBlocks<R> {
     first: R,
     last: R,
     start: R,
@@ -63,7 +63,7 @@ fn set_identity(vectors: &mut [Lanes], order: usize) {
 
 /// Finds each lane's block at or above `bottom`; none, with `last = 0`, for a lane that is done.
 #[inline(always)]
-fn find_blocks<R: Register>(diagonal: &[Lanes], subdiagonal: &[Lanes], bottom: usize) -> Blocks<R> {
+fn find_blocks<R: Register>(diagonal: &[Lanes], subdiagonal: &[Lanes], bottom: usize) -> SpectrumBlocks<R> {
     let end = diagonal.len() - 1;
     let mut split = R::splat(end as f64);
     let (mut first, mut last) = (split, R::zero());
@@ -95,7 +95,7 @@ fn find_blocks<R: Register>(diagonal: &[Lanes], subdiagonal: &[Lanes], bottom: u
     let length = half.mul_add(half, square);
     let root = length * length.recip_and_recip_sqrt().1;
     let start = (far - low) + (root - half.abs()).copysign(half);
-    Blocks { first, last, start, bottom: lowest, top }
+    SpectrumBlocks { first, last, start, bottom: lowest, top }
 }
 
 /// A plane rotation of two neighbouring vectors in every lane.
@@ -115,7 +115,7 @@ impl<R: Register> Rotation<R> {
 
 /// The chase of the bulge through a sweep, from the top down.
 struct Chase<'a, R> {
-    blocks: &'a Blocks<R>,
+    blocks: &'a SpectrumBlocks<R>,
     /// The last rotation, and the square of its sine; all one before a lane's block starts.
     sine: R,
     cosine: R,
@@ -128,7 +128,7 @@ struct Chase<'a, R> {
 
 impl<'a, R: Register> Chase<'a, R> {
     #[inline(always)]
-    fn new(blocks: &'a Blocks<R>, above: &Lanes, beyond: &Lanes) -> Self {
+    fn new(blocks: &'a SpectrumBlocks<R>, above: &Lanes, beyond: &Lanes) -> Self {
         let one = R::splat(1.0);
         let (above, beyond) = (R::load(above), R::load(beyond));
         Self { blocks, sine: one, cosine: one, sine_square: one, bulge: blocks.start, above, beyond }
@@ -141,7 +141,7 @@ impl<'a, R: Register> Chase<'a, R> {
     #[inline(always)]
     fn step(&mut self, i: usize, diagonal: &mut [Lanes], subdiagonal: &mut [Lanes]) -> Rotation<R> {
         let (zero, one) = (R::zero(), R::splat(1.0));
-        let Blocks { first, last, .. } = *self.blocks;
+        let SpectrumBlocks { first, last, .. } = *self.blocks;
         let index = i as f64;
         let active = R::both(last.greater(R::splat(index)), R::splat(index + 0.5).greater(first));
         let inner = R::both(active, last.greater(R::splat(index + 1.0)));
@@ -177,7 +177,7 @@ impl<'a, R: Register> Chase<'a, R> {
 /// and fills the time the next rotations wait for their divisions.
 #[inline(always)]
 fn run_sweep<R: Register>(
-    blocks: &Blocks<R>,
+    blocks: &SpectrumBlocks<R>,
     sweep: usize,
     diagonal: &mut [Lanes],
     subdiagonal: &mut [Lanes],

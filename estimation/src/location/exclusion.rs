@@ -257,27 +257,8 @@ fn revoke(original: &Likelihood, screened: &mut Screened, false_alarm_probabilit
 
 #[cfg(test)]
 mod tests {
+    use super::super::test_scene::{TARGET_M, exact};
     use super::*;
-
-    const TARGET_M: PlanePoint = PlanePoint::new(4.0, 3.0);
-
-    /// Exact measurements of four IRSs, with 0.1 m and 0.01 rad of standard deviation.
-    fn exact() -> Likelihood {
-        let nodes = vec![
-            PlanePoint::new(10.0, 50.0),
-            PlanePoint::new(10.0, -50.0),
-            PlanePoint::new(50.0, 0.0),
-            PlanePoint::new(-40.0, 5.0),
-        ];
-        let distance_m: Vec<f64> = nodes.iter().map(|node| (TARGET_M - node).norm()).collect();
-        Likelihood {
-            range_m: (0..16).map(|path| distance_m[path / 4] + distance_m[path % 4]).collect(),
-            range_weight: vec![100.0; 16],
-            bearing_direction: nodes.iter().map(|node| (TARGET_M - node).normalize()).collect(),
-            bearing_weight: vec![1e4; 4],
-            nodes,
-        }
-    }
 
     fn path(sensor: usize, reflector: usize) -> Fault {
         Fault::Path { sensor, reflector }
@@ -365,5 +346,47 @@ mod tests {
         let starts = robust_starts(&spoiled, far_m);
         assert!((starts[0] - TARGET_M).norm() < 1e-3, "{starts:?}");
         assert!(starts.iter().all(|start| (start - far_m).norm() > 1.0), "disagrees with most: {starts:?}");
+    }
+
+    /// A fault of seven of the twenty measurements is excluded only if that many may be.
+    #[test]
+    fn no_more_than_the_allowed_share_is_excluded() {
+        let mut spoiled = exact();
+        for path in (0..16).filter(|path| path / 4 == 2 || path % 4 == 2) {
+            spoiled.range_m[path] += if path == 10 { 12.0 } else { 6.0 };
+        }
+        for (most_excluded_share, expected) in [(0.25, vec![]), (0.36, vec![Fault::NodeDelays { node: 2 }])] {
+            let settings = LocateSettings { most_excluded_share, ..LocateSettings::default() };
+            let screened = screen(&spoiled, spoiled.minimise(TARGET_M), &settings);
+            assert_eq!(kept(&screened), expected, "{most_excluded_share}");
+            assert_eq!(screened.consistency.passes(settings.false_alarm_probability), !expected.is_empty());
+        }
+    }
+
+    /// Two IRSs of which only the two paths between them and rough bearings are known: either of two paths that
+    /// contradict each other may be the faulty one. With a path of its own for each IRS it is certain which.
+    #[test]
+    fn a_fault_that_another_explains_as_well_has_a_rival() {
+        let scene = exact();
+        let mut likelihood = Likelihood {
+            range_m: vec![scene.range_m[0], scene.range_m[1] + 5.0, scene.range_m[4], scene.range_m[5]],
+            range_weight: vec![0.0, 100.0, 100.0, 0.0],
+            nodes: scene.nodes[..2].to_vec(),
+            bearing_direction: scene.bearing_direction[..2].to_vec(),
+            bearing_weight: vec![100.0; 2],
+        };
+        for (known, rivalled) in [(false, true), (true, false)] {
+            if known {
+                likelihood.range_weight.fill(100.0);
+                likelihood.bearing_weight.fill(1e6);
+            }
+            let screened = excluding(&likelihood, &[]);
+            let (exclusion, position_m, rivals) = find_fault(&screened, None).unwrap();
+            assert_eq!((exclusion.rivalled, rivals.is_empty()), (rivalled, !rivalled), "{exclusion}");
+            if known {
+                assert_eq!(exclusion.fault, path(0, 1));
+                assert!((position_m - TARGET_M).norm() < 1e-6);
+            }
+        }
     }
 }

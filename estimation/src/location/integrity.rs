@@ -10,7 +10,7 @@
 
 use super::chi_square::chi_square_survival;
 use super::faults::{FaultTerms, all_faults};
-use super::likelihood::{Expansion, Likelihood, Minimum};
+use super::likelihood::{Likelihood, LikelihoodExpansion, Minimum};
 
 /// A fault whose size is known to less than this share of its own information is not testable.
 const TESTABLE_SHARE: f64 = 1e-9;
@@ -50,7 +50,7 @@ impl Consistency {
 
 /// Squared size of a fault over its variance, by linearisation where `expansion` was taken;
 /// `None` where its size is not observable.
-pub(super) fn fault_statistic(expansion: &Expansion, terms: &FaultTerms) -> Option<f64> {
+pub(super) fn fault_statistic(expansion: &LikelihoodExpansion, terms: &FaultTerms) -> Option<f64> {
     let absorbed = expansion.solve(&terms.common_gradient)?;
     let weight = terms.common_weight - terms.common_gradient.dot(&absorbed);
     let residual = terms.common_residual - absorbed.dot(&expansion.gradient);

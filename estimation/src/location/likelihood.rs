@@ -56,7 +56,7 @@ pub(super) struct Residual {
 
 /// Cost, its downhill direction `J^T W r` and the information `J^T W J` at one position.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Expansion {
+pub(super) struct LikelihoodExpansion {
     pub cost: f64,
     pub gradient: PlanePoint,
     pub information: Matrix2<f64>,
@@ -66,7 +66,7 @@ pub(super) struct Expansion {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Minimum {
     pub position_m: PlanePoint,
-    pub expansion: Expansion,
+    pub expansion: LikelihoodExpansion,
     pub converged: bool,
 }
 
@@ -138,9 +138,9 @@ impl Likelihood {
         }
     }
 
-    pub fn expand(&self, position_m: PlanePoint) -> Expansion {
+    pub fn expand(&self, position_m: PlanePoint) -> LikelihoodExpansion {
         let rays = self.rays(position_m);
-        let mut expansion = Expansion::default();
+        let mut expansion = LikelihoodExpansion::default();
         for sensor in 0..self.nodes.len() {
             for reflector in 0..self.nodes.len() {
                 expansion.add(self.path_term(&rays, sensor, reflector));
@@ -176,7 +176,7 @@ impl Likelihood {
     }
 }
 
-impl Expansion {
+impl LikelihoodExpansion {
     fn add(&mut self, term: Residual) {
         let Residual { weight, residual, gradient } = term;
         self.cost += weight * residual * residual;
@@ -204,7 +204,7 @@ impl Expansion {
     }
 }
 
-fn minimise(start_m: PlanePoint, expand: impl Fn(PlanePoint) -> Expansion) -> Minimum {
+fn minimise(start_m: PlanePoint, expand: impl Fn(PlanePoint) -> LikelihoodExpansion) -> Minimum {
     let mut position_m = start_m;
     let mut expansion = expand(position_m);
     let mut damping = 0.0;
@@ -310,5 +310,22 @@ mod tests {
         assert!(smallest_eigenvalue(&Matrix2::new(1.0, 1.0, 1.0, 1.0)).is_none());
         assert!(smallest_eigenvalue(&Matrix2::zeros()).is_none());
         assert!((smallest_eigenvalue(&Matrix2::new(2.0, 0.0, 0.0, 3.0)).unwrap() - 2.0).abs() < 1e-12);
+    }
+
+    /// Every share counts up to the limit, delays and bearings alike.
+    #[test]
+    fn gross_errors_count_up_to_the_limit() {
+        let target_m = PlanePoint::new(3.0, 7.0);
+        let mut likelihood = Likelihood::new(&measurements(target_m));
+        assert!(likelihood.capped_cost(target_m, 9.0) < 1e-9);
+        let deviation_m = SPEED_OF_LIGHT_M_S * 1e-9;
+        likelihood.range_m[1] += 2.0 * deviation_m;
+        likelihood.range_m[5] += 50.0 * deviation_m;
+        let (sin, cos) = (2.0 * 1e-5_f64.sqrt()).sin_cos();
+        let direction = likelihood.bearing_direction[2];
+        likelihood.bearing_direction[2] =
+            PlanePoint::new(cos * direction.x - sin * direction.y, sin * direction.x + cos * direction.y);
+        assert!((likelihood.capped_cost(target_m, 9.0) - (4.0 + 9.0 + 4.0)).abs() < 1e-6);
+        assert_eq!((likelihood.measurement_count(), likelihood.bearing_count()), (12, 3));
     }
 }

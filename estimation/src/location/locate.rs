@@ -289,6 +289,7 @@ fn cautions(fix: &Fix, consistent: bool) -> Vec<Caution> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::test_scene::{TARGET_M, exact, inexact};
     use super::*;
 
     #[test]
@@ -301,5 +302,24 @@ mod tests {
         let refused =
             settings(PlanePoint::new(10.0, 20.0), PlanePoint::new(30.0, 10.0)).validate().unwrap_err();
         assert_eq!((refused.name, refused.value), ("height of the coverage area", -10.0));
+    }
+
+    #[test]
+    fn the_reach_is_the_way_to_what_is_not_ruled_out() {
+        let minimum = exact().minimise(TARGET_M);
+        let alternative_m = TARGET_M + PlanePoint::new(3.0, 4.0);
+        for (ambiguity, expected_m) in [
+            (None, 0.0),
+            (Some(Ambiguity { alternative_m, resolved_by_coverage: true }), 0.0),
+            (Some(Ambiguity { alternative_m, resolved_by_coverage: false }), 5.0),
+        ] {
+            assert!((reach_of(&SearchResult { minimum, ambiguity }) - expected_m).abs() < 1e-6);
+        }
+    }
+
+    #[test]
+    fn a_clean_fix_has_no_caution() {
+        let fix = locate(&inexact(0.5), &LocateSettings::default()).unwrap();
+        assert_eq!((fix.status(), fix.cautions), (Status::Nominal, vec![]));
     }
 }

@@ -29,6 +29,8 @@ mod protection;
 mod schemes;
 mod search;
 mod segments;
+#[cfg(test)]
+mod test_scene;
 mod three_stage;
 mod two_stage;
 

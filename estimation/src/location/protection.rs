@@ -18,7 +18,7 @@
 
 use super::chi_square::chi_square_survival;
 use super::faults::{FaultTerms, all_faults};
-use super::likelihood::{Expansion, Likelihood, Minimum, smallest_eigenvalue, solve_observable};
+use super::likelihood::{Likelihood, LikelihoodExpansion, Minimum, smallest_eigenvalue, solve_observable};
 
 /// Share of the risk that the true fault is left out as implausible.
 const IMPLAUSIBLE_SHARE: f64 = 0.1;
@@ -64,7 +64,7 @@ struct Separated {
 
 impl Separated {
     /// `None` where the rest does not observe the position.
-    fn new(expansion: &Expansion, terms: &FaultTerms) -> Option<Self> {
+    fn new(expansion: &LikelihoodExpansion, terms: &FaultTerms) -> Option<Self> {
         let information = expansion.information - terms.information;
         // Subtraction leaves rounding noise of the size of what was subtracted.
         let smallest =
@@ -85,7 +85,20 @@ fn is_plausible(cost: f64, redundancy: usize, probability: f64) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use super::super::test_scene::{TARGET_M, inexact};
     use super::*;
+
+    const RISK: f64 = 1e-3;
+
+    /// Radius in standard deviations: a circular Gaussian error exceeds it with 0.8 of the risk.
+    fn radius() -> f64 {
+        (2.0 * (1.0 / (0.8 * RISK)).ln()).sqrt()
+    }
+
+    fn deviation_m(minimum: &Minimum) -> f64 {
+        let covariance = minimum.expansion.information.try_inverse().unwrap();
+        covariance.symmetric_eigenvalues().max().sqrt()
+    }
 
     #[test]
     fn what_costs_too_much_is_not_plausible() {
@@ -93,5 +106,49 @@ mod tests {
         assert!(is_plausible(3.9, 4, 0.9), "no more than expected");
         // The 99.9 % quantile of a chi-square variable of two degrees of freedom is 13.8.
         assert!(is_plausible(13.7, 2, 1e-3) && !is_plausible(13.9, 2, 1e-3));
+    }
+
+    /// The level is the largest reach of the solutions without the members of one fault, each solved for anew.
+    #[test]
+    fn the_level_is_that_of_the_worst_single_fault() {
+        for deviations in [0.0, 0.3, 0.6] {
+            let likelihood = Likelihood::new(&inexact(deviations));
+            let minimum = likelihood.minimise(TARGET_M);
+            let mut expected_m = radius() * deviation_m(&minimum);
+            for (fault, _) in all_faults(&likelihood, minimum.position_m) {
+                let mut rest = likelihood.clone();
+                rest.exclude(fault);
+                let without = rest.minimise(minimum.position_m);
+                let shift_m = (without.position_m - minimum.position_m).norm();
+                expected_m = expected_m.max(shift_m + radius() * deviation_m(&without));
+            }
+            let level_m = protection_level_m(&likelihood, &minimum, &[], RISK).unwrap();
+            assert!((level_m / expected_m - 1.0).abs() < 0.01, "{level_m} m, expected {expected_m} m");
+        }
+    }
+
+    /// A rival elsewhere is within the level; one near the fix changes nothing.
+    #[test]
+    fn rivals_are_within_the_level() {
+        let likelihood = Likelihood::new(&inexact(0.3));
+        let minimum = likelihood.minimise(TARGET_M);
+        let alone_m = protection_level_m(&likelihood, &minimum, &[], RISK).unwrap();
+        let moved = |by_m: f64| Minimum {
+            position_m: minimum.position_m + model::geometry::PlanePoint::new(0.6, 0.8) * by_m,
+            ..minimum
+        };
+        assert_eq!(protection_level_m(&likelihood, &minimum, &[moved(1e-3)], RISK), Some(alone_m));
+        let level_m = protection_level_m(&likelihood, &minimum, &[moved(20.0), moved(5.0)], RISK).unwrap();
+        assert!((level_m - 20.0 - radius() * deviation_m(&minimum)).abs() < 1e-9, "{level_m}");
+    }
+
+    /// Where one measurement alone determines a direction, its fault could move the fix without bound.
+    #[test]
+    fn without_redundancy_there_is_no_level() {
+        let mut likelihood = Likelihood::new(&inexact(0.0));
+        likelihood.range_weight.fill(0.0);
+        likelihood.bearing_weight[2..].fill(0.0);
+        let minimum = likelihood.minimise(TARGET_M);
+        assert_eq!(protection_level_m(&likelihood, &minimum, &[], RISK), None);
     }
 }

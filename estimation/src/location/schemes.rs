@@ -110,7 +110,7 @@ pub fn estimate_by_scheme(scheme: LocatorScheme, measurements: &Measurements) ->
 }
 
 /// Interpretation of the total least squares of stage 2.
-struct Reading {
+struct StageReading {
     /// Component of `x_2` that multiplies the coefficient error.
     picked: usize,
     /// Whether the coefficient error's variance carries `x_k^2`.
@@ -121,10 +121,10 @@ struct Reading {
     full_delay_covariance: bool,
 }
 
-const CORRECTED: Reading =
-    Reading { picked: 0, scaled_coefficient: false, sign: 1.0, full_delay_covariance: true };
-const AS_PRINTED: Reading =
-    Reading { picked: 2, scaled_coefficient: true, sign: -1.0, full_delay_covariance: false };
+const CORRECTED: StageReading =
+    StageReading { picked: 0, scaled_coefficient: false, sign: 1.0, full_delay_covariance: true };
+const AS_PRINTED: StageReading =
+    StageReading { picked: 2, scaled_coefficient: true, sign: -1.0, full_delay_covariance: false };
 
 /// One bearing row `(tan b, -1, 0) = x_k tan b - y_k`.
 struct TanRow {
@@ -200,7 +200,7 @@ impl TanRows {
     fn total_least_squares(
         &self,
         segments: &SegmentDelays,
-        reading: &Reading,
+        reading: &StageReading,
     ) -> Option<(Vector3<f64>, Matrix3<f64>)> {
         let mut unknowns = self.least_squares()?;
         let (delay_matrix, delay_right) = self.delay_normal(segments, reading.full_delay_covariance);
@@ -273,3 +273,6 @@ fn square_roots(
 fn finite(vector: Vector3<f64>) -> Option<Vector3<f64>> {
     vector.iter().all(|v| v.is_finite()).then_some(vector)
 }
+
+#[cfg(test)]
+mod tests;

@@ -164,7 +164,20 @@ fn choose(mut minima: Vec<Minimum>, coverage: Option<&CoverageArea>) -> SearchRe
 
 #[cfg(test)]
 mod tests {
+    use super::super::likelihood::LikelihoodExpansion;
+    use super::super::test_scene::{TARGET_M, exact};
     use super::*;
+
+    /// A minimum with this cost and standard deviations along x and y.
+    fn minimum(x_m: f64, y_m: f64, cost: f64, deviations_m: [f64; 2]) -> Minimum {
+        let information = Matrix2::from_diagonal(&PlanePoint::from(deviations_m).map(|v| 1.0 / (v * v)));
+        let expansion = LikelihoodExpansion { cost, gradient: PlanePoint::zeros(), information };
+        Minimum { position_m: PlanePoint::new(x_m, y_m), expansion, converged: true }
+    }
+
+    fn area(min_m: [f64; 2], max_m: [f64; 2]) -> CoverageArea {
+        CoverageArea { min_m: min_m.into(), max_m: max_m.into() }
+    }
 
     #[test]
     fn mirror_image_about_two_nodes() {
@@ -178,5 +191,97 @@ mod tests {
         let area = CoverageArea { min_m: PlanePoint::zeros(), max_m: PlanePoint::new(10.0, 10.0) };
         assert_eq!(area.distance_m(PlanePoint::new(5.0, 10.0)), 0.0);
         assert!((area.distance_m(PlanePoint::new(13.0, -4.0)) - 5.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_fix_may_lie_outside_by_three_standard_deviations() {
+        let area = area([0.0, 0.0], [10.0, 10.0]);
+        let at = |x_m| area.holds(&minimum(x_m, 5.0, 0.0, [0.1, 0.5]));
+        assert!(at(3.0) && at(11.4) && !at(11.6) && at(-1.4) && !at(-1.6));
+        assert!((spread_m(&minimum(0.0, 0.0, 0.0, [0.1, 0.5])) - 1.5).abs() < 1e-12);
+        let unobserved =
+            Minimum { expansion: LikelihoodExpansion::default(), ..minimum(10.1, 5.0, 0.0, [1.0; 2]) };
+        assert!(!area.holds(&unobserved));
+    }
+
+    #[test]
+    fn near_minima_are_one_and_the_better_stays() {
+        let mut minima = Vec::new();
+        keep(&mut minima, minimum(0.0, 0.0, 2.0, [0.001; 2]));
+        keep(&mut minima, minimum(0.04, 0.0, 1.0, [0.001; 2]));
+        keep(&mut minima, minimum(0.05, 0.0, 1.5, [0.001; 2]));
+        assert_eq!((minima.len(), minima[0].expansion.cost, minima[0].position_m.x), (1, 1.0, 0.04));
+        keep(&mut minima, minimum(0.1, 0.0, 3.0, [0.001; 2]));
+        assert_eq!(minima.len(), 2);
+        // Both within three standard deviations of it: it is the first one, and worse.
+        keep(&mut minima, minimum(2.0, 0.0, 9.0, [1.0; 2]));
+        keep(&mut minima, minimum(f64::NAN, 0.0, 0.0, [1.0; 2]));
+        keep(&mut minima, minimum(50.0, 0.0, f64::INFINITY, [1.0; 2]));
+        assert_eq!(minima.len(), 2);
+        keep(&mut minima, minimum(4.0, 0.0, 9.0, [1.0; 2]));
+        assert_eq!(minima.len(), 3);
+    }
+
+    #[test]
+    fn the_coverage_area_decides_among_comparable_minima() {
+        let place = |x_m: f64, cost: f64| minimum(x_m, 5.0, cost, [0.1; 2]);
+        let inside = area([0.0, 0.0], [10.0, 10.0]);
+        let chosen = |places: &[(f64, f64)], coverage: Option<&CoverageArea>| {
+            let result = choose(places.iter().map(|&(x_m, cost)| place(x_m, cost)).collect(), coverage);
+            let other = result.ambiguity.map(|a| (a.alternative_m.x, a.resolved_by_coverage));
+            (result.minimum.position_m.x, other)
+        };
+        assert_eq!(chosen(&[(5.0, 3.0), (20.0, 1.0)], Some(&inside)), (5.0, Some((20.0, true))));
+        assert_eq!(chosen(&[(5.0, 3.0), (20.0, 1.0)], None), (20.0, Some((5.0, false))));
+        assert_eq!(chosen(&[(5.0, 3.0), (8.0, 1.0), (20.0, 2.0)], Some(&inside)), (8.0, Some((5.0, false))));
+        // A thousand times less probable: not an alternative, not even inside the area.
+        assert_eq!(chosen(&[(5.0, 15.0), (20.0, 1.0)], Some(&inside)), (20.0, None));
+        assert_eq!(chosen(&[(5.0, 14.7), (20.0, 1.0)], Some(&inside)), (5.0, Some((20.0, true))));
+        let nowhere = choose(Vec::new(), None);
+        assert!(nowhere.minimum.position_m.x.is_nan() && nowhere.ambiguity.is_none());
+    }
+
+    #[test]
+    fn the_scene_holds_irss_area_and_the_reach_of_the_delays() {
+        let mut likelihood = exact();
+        likelihood.nodes = vec![Point::new(0.0, 0.0), PlanePoint::new(30.0, 40.0)];
+        likelihood.range_m = vec![20.0, 60.0, 60.0, 1000.0];
+        likelihood.range_weight = vec![100.0, 100.0, 100.0, 0.0];
+        // A quarter of the diagonal of 50 m, or half of the longest delay in use.
+        assert_eq!(scene(&likelihood, None), area([-30.0, -30.0], [60.0, 70.0]));
+        likelihood.range_m = vec![20.0, 10.0, 10.0, 1000.0];
+        assert_eq!(scene(&likelihood, None), area([-12.5, -12.5], [42.5, 52.5]));
+        let wide = area([-30.0, 0.0], [0.0, 5.0]);
+        let found = scene(&likelihood, Some(&wide));
+        let margin_m = 0.25 * 60f64.hypot(40.0);
+        assert!((found.min_m - PlanePoint::new(-30.0 - margin_m, -margin_m)).norm() < 1e-12);
+        assert!((found.max_m - PlanePoint::new(30.0 + margin_m, 40.0 + margin_m)).norm() < 1e-12);
+        likelihood.nodes = vec![PlanePoint::zeros(); 2];
+        likelihood.range_weight.fill(0.0);
+        assert_eq!(scene(&likelihood, None), area([-0.25, -0.25], [0.25, 0.25]), "a size of 1 m at least");
+    }
+
+    /// The lowest local minimum of the grid is the grid point next to the target, and all others are local minima too.
+    #[test]
+    fn the_grid_finds_the_neighbourhood_of_the_target() {
+        let (likelihood, coverage) = (exact(), area([-10.0, -10.0], [10.0, 12.0]));
+        let starts = grid_minima(&likelihood, Some(&coverage));
+        assert_eq!(starts[0], PlanePoint::new(0.0, 1.0), "the centre of the area");
+        let scene = scene(&likelihood, Some(&coverage));
+        let step_m = (scene.max_m - scene.min_m) / 15.0;
+        let cost = |place: PlanePoint| likelihood.expand(place).cost;
+        assert!(starts[1..].iter().map(|start| cost(*start)).is_sorted() && starts.len() <= 1 + MOST_REFINED);
+        assert!((starts[1] - TARGET_M).abs() <= step_m);
+        let on_grid = (starts[1] - scene.min_m).component_div(&step_m);
+        assert!((on_grid - on_grid.map(f64::round)).norm() < 1e-9);
+        for start in &starts[1..] {
+            for (i, j) in [(-1.0, -1.0), (-1.0, 0.0), (0.0, -1.0), (0.0, 1.0), (1.0, 0.0), (1.0, 1.0)] {
+                let next = start + PlanePoint::new(i * step_m.x, j * step_m.y);
+                let inside = next >= scene.min_m - step_m * 0.01 && next <= scene.max_m + step_m * 0.01;
+                assert!(!inside || cost(next) >= cost(*start));
+            }
+        }
+        let found = search(&likelihood, None, Some(&coverage));
+        assert!((found.minimum.position_m - TARGET_M).norm() < 1e-6 && found.ambiguity.is_none());
     }
 }

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use mcap::records::op;
 
-use super::{Entry, Event, u32_at};
+use super::{ContainerEvent, Entry, u32_at};
 
 /// Channel, sequence number and two times.
 const MESSAGE_HEADER: usize = 2 + 4 + 8 + 8;
 
 /// Parses a record of `length` bytes of which `body` has been read. The outer option is none if it is inconsistent, the
 /// inner one if it is of no interest.
-pub(super) fn parse_record(opcode: u8, length: u64, body: &[u8]) -> Option<Option<Event>> {
+pub(super) fn parse_record(opcode: u8, length: u64, body: &[u8]) -> Option<Option<ContainerEvent>> {
     let mut fields = Fields(body);
     match opcode {
         op::HEADER => {
@@ -23,19 +23,19 @@ pub(super) fn parse_record(opcode: u8, length: u64, body: &[u8]) -> Option<Optio
         op::METADATA => {
             let name = fields.text()?;
             let map = fields.map()?;
-            (fields.0.is_empty()).then(|| (name == "hyloc").then_some(Event::Metadata(map)))
+            (fields.0.is_empty()).then(|| (name == "hyloc").then_some(ContainerEvent::Metadata(map)))
         }
         op::MESSAGE_INDEX => (body.len() == 6 && u64::from(u32_at(body, 2)) == length - 6).then_some(None),
         op::CHANNEL => {
             let (id, _schema) = (fields.u16()?, fields.u16()?);
             let (topic, _encoding) = (fields.text()?, fields.text()?);
             fields.map()?;
-            fields.0.is_empty().then(|| Some(Event::Channel { id, topic: topic.into() }))
+            fields.0.is_empty().then(|| Some(ContainerEvent::Channel { id, topic: topic.into() }))
         }
         op::MESSAGE => {
             let data = body.get(MESSAGE_HEADER..)?.to_vec();
             let (channel, sequence) = (fields.u16()?, fields.u32()?);
-            Some(Some(Event::Entry(Entry { channel, sequence, data })))
+            Some(Some(ContainerEvent::Entry(Entry { channel, sequence, data })))
         }
         op::SCHEMA | op::ATTACHMENT => Some(None),
         _ => None,

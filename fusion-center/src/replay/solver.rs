@@ -14,7 +14,7 @@ use crate::container::Entry;
 use crate::fix::Source;
 use crate::publish::Outgoing;
 use crate::recording::{FrameEntry, HoleEntry, RecordingError, TruthEntry};
-use crate::segment::Channel;
+use crate::segment::RecordingChannel;
 use crate::solve::{Earlier, History, Kept, Solver, solve};
 use crate::truth::TrueTarget;
 
@@ -46,14 +46,15 @@ impl ReplaySolver {
         system: Arc<System>,
         solver: Solver,
     ) -> Result<Self, RecordingError> {
-        let truths = recording.entries(Channel::Truth, |entry: TruthEntry| {
+        let truths = recording.entries(RecordingChannel::Truth, |entry: TruthEntry| {
             let target = TrueTarget { position_m: entry.position_m.into(), rcs_m2: entry.rcs_m2 };
             (FrameId { run: entry.run, frame: entry.frame }, target)
         })?;
         let by_frame = |entry: FrameEntry| (FrameId { run: entry.run, frame: entry.frame }, entry);
         let batch_frames = solver.batch_frames();
         let batches = batch_frames > 1;
-        let all_frames = batches.then(|| recording.entries(Channel::Frames, by_frame)).transpose()?;
+        let all_frames =
+            batches.then(|| recording.entries(RecordingChannel::Frames, by_frame)).transpose()?;
         let history = History::new(2 * batch_frames);
         let most_report_bytes = 2 * max_report_bytes(&system);
         let (channels, reports) = (Channels::default(), BTreeMap::new());
@@ -76,14 +77,14 @@ impl ReplaySolver {
     /// error says which frame cannot be replayed, and why.
     pub(super) fn take(&mut self, entry: &Entry) -> Result<Option<(Outgoing, Option<String>)>, String> {
         match self.channels.get(entry.channel) {
-            Some(Channel::Reports) if entry.data.len() > self.most_report_bytes => {
+            Some(RecordingChannel::Reports) if entry.data.len() > self.most_report_bytes => {
                 Err(format!("report {} is larger than any of this site", entry.sequence))
             }
-            Some(Channel::Reports) => {
+            Some(RecordingChannel::Reports) => {
                 self.reports.insert(entry.sequence, entry.data.clone());
                 Ok(None)
             }
-            Some(Channel::Frames) => {
+            Some(RecordingChannel::Frames) => {
                 let entry: FrameEntry = json(entry)?;
                 let frame = FrameId { run: entry.run, frame: entry.frame };
                 let outgoing = self.solve(&entry).map_err(|reason| {
@@ -93,11 +94,11 @@ impl ReplaySolver {
                 self.last = Some(frame);
                 Ok(Some((outgoing, gap)))
             }
-            Some(Channel::Holes) => {
+            Some(RecordingChannel::Holes) => {
                 let HoleEntry { run, first, last, entries } = json(entry)?;
                 Err(format!("{entries} entries of frames {first} to {last} of run {run} were not recorded"))
             }
-            Some(Channel::Truth) | None => Ok(None),
+            Some(RecordingChannel::Truth) | None => Ok(None),
         }
     }
 

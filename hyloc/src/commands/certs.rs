@@ -89,7 +89,7 @@ pub enum CertsCommand {
 /// Whose certificate.
 #[derive(Debug, Clone, Args)]
 pub struct Who {
-    /// fusion-center, node (with --index), simulator, backhaul, watcher or operator.
+    /// One of fusion-center, node (with --index), simulator, backhaul, watcher and operator.
     #[arg(long)]
     role: String,
     /// Index of the node's IRS.
@@ -121,7 +121,7 @@ pub struct Hosts {
 pub fn run(command: &CertsCommand) -> anyhow::Result<()> {
     match command {
         CertsCommand::Init { directory, domain, days, nodes, hosts } => {
-            let store = Store::init(directory, domain, *days)?;
+            let store = CertificateStore::init(directory, domain, *days)?;
             say(&format!("{}: authority of {domain}, {days} days", directory.join(CA_CERTIFICATE).display()));
             let nodes = nodes.map(|count| COMMON.into_iter().chain((0..count).map(Role::Node)));
             for role in nodes.into_iter().flatten() {
@@ -131,11 +131,11 @@ pub fn run(command: &CertsCommand) -> anyhow::Result<()> {
         }
         CertsCommand::Issue { directory, who, hosts, days } => {
             let role = who.role()?;
-            say(&shown(&Store::open(directory)?.issue(role, &hosts.names, *days)?));
+            say(&shown(&CertificateStore::open(directory)?.issue(role, &hosts.names, *days)?));
             Ok(())
         }
         CertsCommand::Renew { directory, roles, days } => {
-            let store = Store::open(directory)?;
+            let store = CertificateStore::open(directory)?;
             let roles = if roles.is_empty() { store.roles()? } else { roles.clone() };
             for role in roles {
                 say(&shown(&store.renew(role, *days)?));
@@ -150,13 +150,13 @@ fn shown((path, description): &(PathBuf, Description)) -> String {
 }
 
 /// The directory of an authority.
-pub struct Store {
+pub struct CertificateStore {
     directory: PathBuf,
     authority: Authority,
     certificate: String,
 }
 
-impl Store {
+impl CertificateStore {
     /// Makes an authority.
     pub fn init(directory: &Path, domain: &str, days: u32) -> anyhow::Result<Self> {
         let pair = authority::make(domain, SystemTime::now(), days).map_err(refused)?;
@@ -274,7 +274,7 @@ mod tests {
     fn an_authority_issues_and_renews() {
         let directory = tempfile::tempdir().unwrap();
         let at = directory.path().join("certs");
-        let store = Store::init(&at, "lab", 100).unwrap();
+        let store = CertificateStore::init(&at, "lab", 100).unwrap();
         store.issue(Role::Node(2), &["node.example".into()], 10).unwrap();
         store.issue(Role::Operator, &[], 10).unwrap();
         let paths = store.paths(Role::Node(2));
@@ -283,7 +283,7 @@ mod tests {
         let first = Identity::load(paths.clone()).unwrap();
         assert_eq!(first.name().to_string(), "spiffe://lab/hyloc/node/2");
 
-        let again = Store::open(&at).unwrap();
+        let again = CertificateStore::open(&at).unwrap();
         assert_eq!(again.roles().unwrap(), [Role::Node(2), Role::Operator]);
         let (_, renewed) = again.renew(Role::Node(2), 20).unwrap();
         assert!(renewed.hosts.contains(&"node.example".into()) && renewed.hosts.contains(&"node".into()));
@@ -295,19 +295,19 @@ mod tests {
     fn nothing_is_overwritten_and_errors_have_codes_by_kind() {
         let directory = tempfile::tempdir().unwrap();
         let at = directory.path();
-        let store = Store::init(at, "lab", 100).unwrap();
+        let store = CertificateStore::init(at, "lab", 100).unwrap();
         let before = std::fs::read(at.join(CA_KEY)).unwrap();
         let code = |error: Option<anyhow::Error>| exit::code(&error.unwrap());
-        assert_eq!(code(Store::init(at, "lab", 100).err()), exit::IO);
+        assert_eq!(code(CertificateStore::init(at, "lab", 100).err()), exit::IO);
         assert_eq!(std::fs::read(at.join(CA_KEY)).unwrap(), before);
         store.issue(Role::Simulator, &[], 10).unwrap();
         assert_eq!(code(store.issue(Role::Simulator, &[], 10).err()), exit::IO);
         assert_eq!(code(store.issue(Role::Watcher, &[], 102).err()), exit::USAGE, "outlives the authority");
-        assert_eq!(code(Store::init(&at.join("x"), "A domain", 10).err()), exit::USAGE);
-        assert_eq!(code(Store::open(&at.join("nowhere")).err()), exit::IO);
+        assert_eq!(code(CertificateStore::init(&at.join("x"), "A domain", 10).err()), exit::USAGE);
+        assert_eq!(code(CertificateStore::open(&at.join("nowhere")).err()), exit::IO);
         assert_eq!(code(store.renew(Role::Node(7), 10).err()), exit::IO, "it was never issued");
         std::fs::write(at.join(CA_CERTIFICATE), "nothing").unwrap();
-        assert_eq!(code(Store::open(at).err()), exit::DATA);
+        assert_eq!(code(CertificateStore::open(at).err()), exit::DATA);
         let who = |role: &str, index| Who { role: role.into(), index }.role();
         assert_eq!(who("node", Some(2)).unwrap(), Role::Node(2));
         for (role, index) in [("node", None), ("watcher", Some(1)), ("admin", None)] {

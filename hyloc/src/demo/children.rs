@@ -17,7 +17,7 @@ use tokio::process::{ChildStdin, Command};
 use trust::{ClientTls, Identity, Paths, Role};
 
 use super::DemoFlags;
-use crate::commands::certs::Store;
+use crate::commands::certs::CertificateStore;
 use crate::commands::{note, write_file};
 
 /// Lifetime of the certificates of a demo.
@@ -35,18 +35,18 @@ pub struct Children<'a> {
     executable: PathBuf,
     scenario: PathBuf,
     /// The authority and its certificates, with `--tls`.
-    certificates: Option<Store>,
+    certificates: Option<CertificateStore>,
     _directory: TempDir,
 }
 
 /// Standard output of a child; standard error if fixes take standard output.
-type Output = Box<dyn AsyncRead + Send + Unpin>;
+type ChildOutput = Box<dyn AsyncRead + Send + Unpin>;
 
 /// A child process. It is killed if it is dropped while it runs.
 pub struct Child {
     role: String,
     process: tokio::process::Child,
-    lines: Lines<BufReader<Output>>,
+    lines: Lines<BufReader<ChildOutput>>,
     /// Closed when this process ends in any way, which makes the child stop.
     _lifeline: Option<ChildStdin>,
     last: Option<Value>,
@@ -75,7 +75,7 @@ impl<'a> Children<'a> {
         write_file(&file, toml::to_string(scenario)?.as_bytes())?;
         let controls = flags.allow_control.then(Controls::free).transpose()?;
         let certificates = || {
-            let store = Store::init(&directory.path().join("certs"), "demo.internal", DAYS)?;
+            let store = CertificateStore::init(&directory.path().join("certs"), "demo.internal", DAYS)?;
             let nodes = (0..scenario.irs.len() as u32).map(Role::Node);
             let processes = [Role::FusionCenter, Role::Simulator, Role::Backhaul, Role::Watcher];
             for role in processes.into_iter().chain(nodes) {
@@ -188,7 +188,7 @@ impl<'a> Children<'a> {
             .kill_on_drop(true)
             .spawn()
             .with_context(|| format!("the {role} cannot be started"))?;
-        let stdout = process.stdout.take().map(|stdout| Box::new(stdout) as Output);
+        let stdout = process.stdout.take().map(|stdout| Box::new(stdout) as ChildOutput);
         let output = stdout.or_else(|| Some(Box::new(process.stderr.take()?)));
         let lifeline = process.stdin.take();
         Ok(Child {

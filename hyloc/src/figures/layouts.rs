@@ -1,7 +1,7 @@
 //! Layout of every figure: panels, axes, and the rows of each curve.
 
 use super::catalogue::Figure;
-use super::plot::{Axis, Marker, Panel, Plot, Scale, Series, Style};
+use super::plot::{Axis, Marker, Plot, PlotPanel, Scale, Series, Style};
 use super::rows::Row;
 use super::statistics::Estimate;
 
@@ -20,11 +20,11 @@ const DASHED: &str = "6 3";
 const DOTTED: &str = "1.5 3";
 
 /// Scheme, name in the legend, colour, marker.
-type Curve = (&'static str, &'static str, &'static str, Marker);
+type CurveStyle = (&'static str, &'static str, &'static str, Marker);
 
 const BOUND_NAMES: [&str; 2] = [", exact bound", ", paper's bound"];
 
-const BOUND_SCHEMES: [Curve; 5] = [
+const BOUND_SCHEMES: [CurveStyle; 5] = [
     ("hybrid", "hybrid", BLACK, Marker::Disc),
     ("angle", "angle-based", BLUE, Marker::Square),
     ("delay", "delay-based", GREEN, Marker::Triangle),
@@ -32,13 +32,13 @@ const BOUND_SCHEMES: [Curve; 5] = [
     ("single-irs", "single IRS", RED, Marker::Cross),
 ];
 
-const INFORMATION: [Curve; 3] = [
+const INFORMATION: [CurveStyle; 3] = [
     ("information-aoa", "AOA", BLUE, Marker::OpenSquare),
     ("information-aod", "AOD", PINK, Marker::OpenDiamond),
     ("information-delay", "delay", GREEN, Marker::OpenTriangle),
 ];
 
-const PROPOSED: [Curve; 4] = [
+const PROPOSED: [CurveStyle; 4] = [
     ("proposed-polished", "proposed, polished", RED, Marker::Disc),
     ("beamformer-polished", "joint beamformer, polished", BLUE, Marker::Ring),
     ("proposed-denoised", "proposed, denoised", ORANGE, Marker::Ring),
@@ -46,7 +46,7 @@ const PROPOSED: [Curve; 4] = [
 ];
 
 /// Schemes have the suffix `-all-blocks` or `-one-block`.
-const BASELINES: [Curve; 6] = [
+const BASELINES: [CurveStyle; 6] = [
     ("music", "MUSIC", BLUE, Marker::Triangle),
     ("root-music", "root-MUSIC", SKY, Marker::OpenTriangle),
     ("esprit", "ESPRIT", GREEN, Marker::Diamond),
@@ -55,9 +55,9 @@ const BASELINES: [Curve; 6] = [
     ("joint-beamformer", "joint beamformer", GREY, Marker::OpenSquare),
 ];
 
-const LITERAL_ANGLES: Curve = ("paper-literal", "paper, to the letter", BLACK, Marker::OpenDiamond);
+const LITERAL_ANGLES: CurveStyle = ("paper-literal", "paper, to the letter", BLACK, Marker::OpenDiamond);
 
-const LOCATORS: [Curve; 8] = [
+const LOCATORS: [CurveStyle; 8] = [
     ("ls", "LS", GREY, Marker::Cross),
     ("wls", "WLS", SKY, Marker::Plus),
     ("paper-literal", "paper, to the letter", BLACK, Marker::OpenDiamond),
@@ -100,8 +100,8 @@ pub fn plot(figure: Figure, rows: &[Row]) -> Plot {
     Plot { id: figure.name().into(), description: figure.caption().into(), panels }
 }
 
-fn panel(heading: &str, x: Axis, y: Axis, series: Vec<Series>) -> Panel {
-    Panel { heading: heading.into(), x, y, series }
+fn panel(heading: &str, x: Axis, y: Axis, series: Vec<Series>) -> PlotPanel {
+    PlotPanel { heading: heading.into(), x, y, series }
 }
 
 struct Data<'a> {
@@ -119,8 +119,8 @@ impl Data<'_> {
     }
 
     /// One series per curve; `suffix` is added to its name.
-    fn curves(&self, curves: &[Curve], metric: &str, dash: &'static str, suffix: &str) -> Vec<Series> {
-        let series = |&(scheme, name, color, marker): &Curve| {
+    fn curves(&self, curves: &[CurveStyle], metric: &str, dash: &'static str, suffix: &str) -> Vec<Series> {
+        let series = |&(scheme, name, color, marker): &CurveStyle| {
             self.series(scheme, metric, format!("{name}{suffix}"), Style { color, dash, marker })
         };
         curves.iter().map(series).collect()
@@ -139,7 +139,7 @@ impl Data<'_> {
     }
 
     /// All curves for unknown gains (exact), solid with markers, and for known gains (the paper's), dashed.
-    fn exact_and_paper(&self, curves: &[Curve], metrics: [&str; 2], suffixes: [&str; 2]) -> Vec<Series> {
+    fn exact_and_paper(&self, curves: &[CurveStyle], metrics: [&str; 2], suffixes: [&str; 2]) -> Vec<Series> {
         let mut series = self.curves(curves, metrics[0], SOLID, suffixes[0]);
         let mut paper = self.curves(curves, metrics[1], DASHED, suffixes[1]);
         paper.iter_mut().for_each(|curve| curve.style.marker = Marker::None);
@@ -147,12 +147,12 @@ impl Data<'_> {
         series
     }
 
-    fn position_bounds(&self, x: Axis) -> Panel {
+    fn position_bounds(&self, x: Axis) -> PlotPanel {
         let series = self.exact_and_paper(&BOUND_SCHEMES, ["crb_exact_m2", "crb_paper_m2"], BOUND_NAMES);
         panel("(a) position bound", x, Axis::new("Mean position bound (m\u{b2})", Scale::Log), series)
     }
 
-    fn bounds_and_information(&self, label: &str, ticks: &[f64]) -> Vec<Panel> {
+    fn bounds_and_information(&self, label: &str, ticks: &[f64]) -> Vec<PlotPanel> {
         let x = || Axis::new(label, Scale::Log).with_ticks(ticks);
         let names = [" information, exact", " information, paper's"];
         let mut series = self.exact_and_paper(&INFORMATION, ["fisher_exact", "fisher_paper"], names);
@@ -163,15 +163,15 @@ impl Data<'_> {
         vec![self.position_bounds(x()), panel("(b) information per path", x(), y, series)]
     }
 
-    fn bounds_and_gains(&self, x: &Axis, statistic: &str, heading: &str) -> Vec<Panel> {
+    fn bounds_and_gains(&self, x: &Axis, statistic: &str, heading: &str) -> Vec<PlotPanel> {
         let [exact, paper] = ["exact", "paper"].map(|gain| format!("over_hybrid_{gain}_{statistic}db"));
         let series = self.exact_and_paper(&BOUND_SCHEMES[3..], [&exact, &paper], BOUND_NAMES);
         let y = Axis::new("Bound above that of hybrid (dB)", Scale::Linear);
         vec![self.position_bounds(x.clone()), panel(heading, x.clone(), y, series)]
     }
 
-    fn angles(&self) -> Vec<Panel> {
-        let angles = |heading: &str, curves: &[Curve], extent: &str| {
+    fn angles(&self) -> Vec<PlotPanel> {
+        let angles = |heading: &str, curves: &[CurveStyle], extent: &str| {
             let mut series = self.both_bounds("crb_rad2");
             series.extend(self.curves(curves, "mse_rad2", SOLID, ""));
             series.extend(BASELINES.map(|(baseline, name, color, marker)| {
@@ -188,7 +188,7 @@ impl Data<'_> {
     }
 
     /// Error and convergence of the printed algorithm over lambda and over rho.
-    fn literal_sweep(&self) -> Vec<Panel> {
+    fn literal_sweep(&self) -> Vec<PlotPanel> {
         let sweep = |schemes: [&'static str; 2], x: &str, heading: &str| {
             let curves = [
                 (schemes[0], "well-conditioned S", BLUE, Marker::Disc),
@@ -205,7 +205,7 @@ impl Data<'_> {
         ]
     }
 
-    fn locators(&self, x: &Axis) -> Vec<Panel> {
+    fn locators(&self, x: &Axis) -> Vec<PlotPanel> {
         let mut series = self.both_bounds("crb_m2");
         series.extend(self.curves(&LOCATORS, "mse_m2", SOLID, ""));
         let y = Axis::new("Mean squared position error (m\u{b2})", Scale::Log);
@@ -215,7 +215,7 @@ impl Data<'_> {
         vec![errors, panel("(b) against the exact bound", x.clone(), y, series)]
     }
 
-    fn end_to_end(&self) -> Vec<Panel> {
+    fn end_to_end(&self) -> Vec<PlotPanel> {
         const FILLED: [Marker; 3] = [Marker::Disc, Marker::Square, Marker::Triangle];
         const OPEN: [Marker; 3] = [Marker::Ring, Marker::OpenSquare, Marker::OpenTriangle];
         let each = |markers: [Marker; 3], suffix: &str, metric, dash| {
@@ -237,7 +237,7 @@ impl Data<'_> {
     }
 
     /// One panel per power; along a curve the bits per real change.
-    fn backhaul(&self) -> Vec<Panel> {
+    fn backhaul(&self) -> Vec<PlotPanel> {
         let payloads = |(letter, power): (char, u32)| {
             let scheme = |kind: &str| format!("{kind}-{power}dbm");
             let series = |kind: &str, name: &str, color, marker| {
@@ -257,7 +257,7 @@ impl Data<'_> {
         [('a', 40), ('b', 50), ('c', 60)].map(payloads).into()
     }
 
-    fn near_field(&self) -> Vec<Panel> {
+    fn near_field(&self) -> Vec<PlotPanel> {
         let x = || {
             let ticks = [6.0, 10.0, 14.0, 20.0, 28.0, 40.0];
             Axis::new("Elements and sensors N = M", Scale::Log).with_ticks(&ticks)
@@ -288,8 +288,8 @@ impl Data<'_> {
         ]
     }
 
-    fn imperfections(&self) -> Vec<Panel> {
-        let errors = |heading: &str, x: Axis, curves: &[Curve]| {
+    fn imperfections(&self) -> Vec<PlotPanel> {
+        let errors = |heading: &str, x: Axis, curves: &[CurveStyle]| {
             let scheme = curves[0].0;
             let mut series = vec![
                 self.bound("exact bound, ideal system", SOLID, scheme, "crb_exact_m2"),

@@ -27,7 +27,7 @@ use telemetry::exit::{self, Failure};
 use crate::commands::{note, say};
 use catalogue::Figure;
 use rows::{Row, from_csv, to_csv};
-use store::{Drawing, Recipe, Store};
+use store::{Drawing, FigureStore, Recipe};
 use study::Study;
 
 #[derive(Debug, Clone, Args)]
@@ -76,7 +76,7 @@ pub fn run(flags: &FigureFlags) -> anyhow::Result<()> {
     let threads = flags.threads.unwrap_or(0);
     let pool =
         rayon::ThreadPoolBuilder::new().num_threads(threads).build().context("cannot start threads")?;
-    let mut store = Store::open(&flags.out)?;
+    let mut store = FigureStore::open(&flags.out)?;
     let [made, kept] = if flags.redraw {
         store.redraw(drawing)?;
         [0, 0]
@@ -102,7 +102,7 @@ fn chosen_figures(names: &[String]) -> anyhow::Result<Vec<Figure>> {
 }
 
 /// Makes the figures; returns how many were made, and how many were kept from an earlier run.
-fn make(flags: &FigureFlags, figures: &[Figure], store: &mut Store) -> anyhow::Result<[usize; 2]> {
+fn make(flags: &FigureFlags, figures: &[Figure], store: &mut FigureStore) -> anyhow::Result<[usize; 2]> {
     let bars = MultiProgress::new();
     let [mut made, mut kept] = [0, 0];
     for &figure in figures {
@@ -116,6 +116,14 @@ fn make(flags: &FigureFlags, figures: &[Figure], store: &mut Store) -> anyhow::R
             continue;
         }
         let bar = bars.add(progress_bar(figure)?);
+        if bar.is_hidden() {
+            note(&format!(
+                "{figure}: {} trials per point, figure {} of {}",
+                recipe.trials,
+                made + kept + 1,
+                figures.len()
+            ));
+        }
         let rows = Study { figure, seed: recipe.seed, trials: recipe.trials, progress: &bar }.rows()?;
         // The plot shows the rows as the file holds them.
         let csv = to_csv(&rows);

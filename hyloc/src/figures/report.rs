@@ -6,13 +6,13 @@ use super::catalogue::Figure;
 use super::claims::{Claim, ClaimData, RULE, Verdict, judged};
 use super::plot::escaped;
 use super::rows::HEADER;
-use super::store::{Recipe, Store};
+use super::store::{FigureStore, Recipe};
 use super::tables::{ReportTable, all as tables};
 
 const TITLE: &str = "Section VI, reproduced";
 
 /// Reports on every finished figure of the directory; returns the number of claims by verdict.
-pub fn write(store: &Store) -> anyhow::Result<[usize; 4]> {
+pub fn write(store: &FigureStore) -> anyhow::Result<[usize; 4]> {
     let finished: Vec<_> = Figure::ALL
         .into_iter()
         .filter_map(|f| store.finished(f).map(|(recipe, rows)| (f, recipe, rows)))

@@ -46,12 +46,12 @@ struct ManifestEntry {
 }
 
 #[derive(Debug)]
-pub struct Store {
+pub struct FigureStore {
     folder: PathBuf,
     entries: BTreeMap<String, ManifestEntry>,
 }
 
-impl Store {
+impl FigureStore {
     /// Opens `folder`, creates it if necessary, and checks that it is writable.
     pub fn open(folder: &Path) -> anyhow::Result<Self> {
         let missing = first_missing(folder);
@@ -179,16 +179,16 @@ mod tests {
         rows.add(1.0, "music", "mse_rad2", Estimate { value: 1.0, low: 0.5, high: 2.0 });
         let csv = to_csv(&rows.into_rows());
         let drawing = Drawing { svg: "<svg/>".into(), png: b"png".into() };
-        Store::open(&out).unwrap().install(Figure::AnglePower, &recipe(3), &csv, &drawing).unwrap();
+        FigureStore::open(&out).unwrap().install(Figure::AnglePower, &recipe(3), &csv, &drawing).unwrap();
 
-        let store = Store::open(&out).unwrap();
+        let store = FigureStore::open(&out).unwrap();
         assert!(store.has(Figure::AnglePower, &recipe(3)));
         assert!(!store.has(Figure::AnglePower, &recipe(4)));
         let other_code = Recipe { sources: "b".into(), ..recipe(3) };
         assert!(!store.has(Figure::AnglePower, &other_code));
         assert!(!store.has(Figure::CrbSensors, &recipe(3)));
         fs::write(out.join("angle-power.csv"), csv.replace("0.5", "0.6")).unwrap();
-        assert!(!Store::open(&out).unwrap().has(Figure::AnglePower, &recipe(3)));
+        assert!(!FigureStore::open(&out).unwrap().has(Figure::AnglePower, &recipe(3)));
     }
 
     #[test]
@@ -196,7 +196,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("angle-power.csv.partial"), "figure").unwrap();
         fs::write(folder.path().join("notes.txt"), "mine").unwrap();
-        Store::open(folder.path()).unwrap();
+        FigureStore::open(folder.path()).unwrap();
         let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
         assert_eq!(left, ["notes.txt"]);
     }
@@ -205,7 +205,7 @@ mod tests {
     fn a_folder_below_a_file_is_refused_and_nothing_is_made() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("file"), "").unwrap();
-        let message = format!("{:#}", Store::open(&folder.path().join("file/out")).unwrap_err());
+        let message = format!("{:#}", FigureStore::open(&folder.path().join("file/out")).unwrap_err());
         assert!(message.starts_with("cannot write to the output directory"), "{message}");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }

@@ -1,7 +1,7 @@
 //! Latency against the number of IRSs. Each curve is the sum of the stages up to it; the gaps are the stages.
 
 use super::MeasuredCount;
-use crate::figures::plot::{Axis, Marker, Panel, Plot, Scale, Series, Style, to_svg};
+use crate::figures::plot::{Axis, Marker, Plot, PlotPanel, Scale, Series, Style, to_svg};
 use crate::figures::statistics::Estimate;
 
 /// Consecutive stages between the intended send time and the fix.
@@ -15,7 +15,7 @@ const STACK: [(&str, &str, Marker); 6] = [
 ];
 
 pub fn svg(all: &[MeasuredCount]) -> String {
-    let panel = |heading: &str, value: fn(&MeasuredCount, &str) -> f64| Panel {
+    let panel = |heading: &str, value: fn(&MeasuredCount, &str) -> f64| PlotPanel {
         heading: heading.into(),
         x: Axis::new("number of IRSs", Scale::Log)
             .with_ticks(&all.iter().map(|measured| measured.nodes as f64).collect::<Vec<_>>()),

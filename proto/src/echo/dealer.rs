@@ -9,9 +9,11 @@ use zeromq::{DealerSocket, Socket, SocketEvent, SocketOptions, SocketRecv, Socke
 
 use super::codec::{EchoFrame, decode, encode};
 use super::messages::{Hello, Resume, ToNode, ToSource};
-use super::subscriber::{EchoSubscriber, Intake, Payload, ReadPosition, SubscriptionState, Waiting};
+use super::subscriber::{
+    EchoSubscriber, ReadPosition, ReceivedFrame, SubscriberLink, SubscriptionState, Waiting,
+};
 use super::zmtp::guard::Guard;
-use super::zmtp::scan::Limits;
+use super::zmtp::scan::MessageLimits;
 use crate::backoff::Backoff;
 use crate::clock::unix_time_ns;
 use crate::secret::run_identity;
@@ -35,9 +37,9 @@ pub struct Subscription {
 
 impl Subscription {
     /// What the simulator may send: a header, and a frame of the site.
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> MessageLimits {
         let frame = EchoFrame::bytes(self.sensors, self.subcarriers) as u64;
-        Limits { frame_bytes: frame.max(REPLY_BYTES), frames: 2 }
+        MessageLimits { frame_bytes: frame.max(REPLY_BYTES), frames: 2 }
     }
 }
 
@@ -59,7 +61,7 @@ impl EchoSubscriber {
     /// Connects to a simulator over ZeroMQ, subscribes and stays subscribed.
     pub fn start(subscription: Subscription) -> Self {
         Self::new(subscription.window, |intake| {
-            let reader = Reader {
+            let reader = FrameReader {
                 subscription,
                 instance: run_identity(),
                 intake,
@@ -83,17 +85,17 @@ enum SessionEnd {
 }
 
 /// The task that owns the socket.
-struct Reader {
+struct FrameReader {
     subscription: Subscription,
     instance: u64,
-    intake: Intake,
+    intake: SubscriberLink,
     /// The source of the last welcome, and the sequence number of the last frame received from it.
     source: u64,
     received: u64,
     failures: Failures,
 }
 
-impl Reader {
+impl FrameReader {
     async fn run(mut self) {
         let (mut backoff, stop) = (Backoff::new(), self.intake.stop.clone());
         while !stop.is_cancelled() {
@@ -209,7 +211,7 @@ impl Reader {
                 },
                 _ = ping.tick() => {
                     if room.is_some() && heard.elapsed() > timings.silence {
-                        return SessionEnd::Lost(format!("no message for {:?}", timings.silence));
+                        return SessionEnd::Lost(format!("no message for {} s", timings.silence.as_secs_f64()));
                     }
                     if let Err(ended) = send(&mut socket, &ToSource::Ping).await { return ended }
                 }
@@ -239,7 +241,7 @@ impl Reader {
                 }
                 self.received = sequence;
                 let payload = parts.next().unwrap_or_default();
-                let payload = Payload::Encoded(payload);
+                let payload = ReceivedFrame::Encoded(payload);
                 Ok(Some(Waiting { source: self.source, sequence, payload, received_ns }))
             }
             ToNode::Refused { reason } => Err(SessionEnd::Refused(reason)),

@@ -22,7 +22,7 @@ const INSPECTION: Duration = Duration::from_millis(500);
 
 /// A message that waits for a connection.
 #[derive(Debug)]
-pub(super) enum Outgoing {
+pub(super) enum QueuedMessage {
     Reply(ToNode),
     Frame { sequence: u64, frame: EchoFrame },
 }
@@ -32,15 +32,15 @@ pub(super) enum Outgoing {
 struct Outlet {
     /// Address of the peer, for logs.
     peer: String,
-    queue: mpsc::Sender<Outgoing>,
+    queue: mpsc::Sender<QueuedMessage>,
     end: CancellationToken,
 }
 
 /// The end of a connection's queue that its task holds.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct ConnectionQueue {
     pub id: ConnectionId,
-    pub queue: mpsc::Receiver<Outgoing>,
+    pub queue: mpsc::Receiver<QueuedMessage>,
     /// Cancelled when the connection has to end.
     pub end: CancellationToken,
 }
@@ -66,12 +66,12 @@ impl Hub {
     }
 
     /// Adds a connection to `peer`.
-    pub fn connect(&self, peer: String) -> Connection {
+    pub fn connect(&self, peer: String) -> ConnectionQueue {
         let id = ConnectionId(self.next.fetch_add(1, Ordering::Relaxed));
         let (sender, queue) = mpsc::channel(LARGEST_WINDOW as usize + REPLIES);
         let end = CancellationToken::new();
         self.outlets().insert(id, Outlet { peer, queue: sender, end: end.clone() });
-        Connection { id, queue, end }
+        ConnectionQueue { id, queue, end }
     }
 
     /// Ends the queue of a connection: what waits is still sent.
@@ -114,13 +114,13 @@ impl Hub {
     }
 
     /// Queues a message; false if the queue is full. A connection that has ended takes everything.
-    pub fn queue(&self, id: ConnectionId, message: Outgoing) -> bool {
+    pub fn queue(&self, id: ConnectionId, message: QueuedMessage) -> bool {
         let sent = self.outlets().get(&id).map(|outlet| outlet.queue.try_send(message));
         !matches!(sent, Some(Err(mpsc::error::TrySendError::Full(_))))
     }
 
     /// Queues a message; a connection whose queue is full is evicted.
-    pub fn send(&self, id: ConnectionId, message: Outgoing) {
+    pub fn send(&self, id: ConnectionId, message: QueuedMessage) {
         if !self.queue(id, message) {
             self.evict(id, "it does not read what it is sent");
         }
@@ -133,7 +133,7 @@ impl Hub {
         match offered {
             // A frame for a connection that has just ended stays in flight until the node reports what it received.
             Ok((id, sequence)) => {
-                self.send(id, Outgoing::Frame { sequence, frame });
+                self.send(id, QueuedMessage::Frame { sequence, frame });
                 Offer::Sent
             }
             Err(offer) => offer,

@@ -29,7 +29,7 @@ pub struct Delivery {
 
 /// A frame as it came.
 #[derive(Debug)]
-pub(super) enum Payload {
+pub(super) enum ReceivedFrame {
     /// In bincode, not decoded yet.
     Encoded(Bytes),
     Decoded(Result<EchoFrame, CodecError>),
@@ -40,7 +40,7 @@ pub(super) enum Payload {
 pub(super) struct Waiting {
     pub source: u64,
     pub sequence: u64,
-    pub payload: Payload,
+    pub payload: ReceivedFrame,
     pub received_ns: u64,
 }
 
@@ -60,7 +60,7 @@ impl ReadPosition {
 
 /// The transport's end of a subscriber.
 #[derive(Debug, Clone)]
-pub(super) struct Intake {
+pub(super) struct SubscriberLink {
     pub queue: mpsc::Sender<Waiting>,
     pub state: Arc<watch::Sender<SubscriptionState>>,
     pub position: watch::Receiver<ReadPosition>,
@@ -82,7 +82,7 @@ pub struct EchoSubscriber {
 
 impl EchoSubscriber {
     /// A subscriber whose frames come from the task `transport`, which ends soon after it is told to stop.
-    pub(super) fn new<T>(window: u32, transport: impl FnOnce(Intake) -> T) -> Self
+    pub(super) fn new<T>(window: u32, transport: impl FnOnce(SubscriberLink) -> T) -> Self
     where
         T: Future<Output = ()> + Send + 'static,
     {
@@ -90,8 +90,12 @@ impl EchoSubscriber {
         let (state_sender, state) = watch::channel(SubscriptionState::Connecting);
         let (position, positions) = watch::channel(ReadPosition::default());
         let stop = CancellationToken::new();
-        let intake =
-            Intake { queue: sender, state: state_sender.into(), position: positions, stop: stop.clone() };
+        let intake = SubscriberLink {
+            queue: sender,
+            state: state_sender.into(),
+            position: positions,
+            stop: stop.clone(),
+        };
         let task = AbortOnDropHandle::new(tokio::spawn(transport(intake)));
         Self { queue, position, current: None, state, stop, task }
     }
@@ -108,8 +112,8 @@ impl EchoSubscriber {
         self.current = Some(ReadPosition { source: waiting.source, consumed: waiting.sequence });
         let received_ns = waiting.received_ns;
         let frame = match waiting.payload {
-            Payload::Encoded(bytes) => EchoFrame::decode(&bytes),
-            Payload::Decoded(frame) => frame,
+            ReceivedFrame::Encoded(bytes) => EchoFrame::decode(&bytes),
+            ReceivedFrame::Decoded(frame) => frame,
         };
         Some(frame.map(|frame| Delivery { frame, received_ns }))
     }

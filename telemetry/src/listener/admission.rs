@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
-use super::limits::{CLOSING, Limits, QUIET};
+use super::limits::{CLOSING, ListenerLimits, QUIET};
 
 /// A connection of the listener.
 pub type Id = u64;
@@ -24,7 +24,7 @@ pub struct Activity {
 
 /// How a newcomer is treated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum AdmissionDecision {
     /// It is held, and the other one, if any, must be closed.
     Admitted {
         id: Id,
@@ -35,7 +35,7 @@ pub enum Verdict {
 
 #[derive(Debug)]
 pub struct Admission {
-    limits: Limits,
+    limits: ListenerLimits,
     held: BTreeMap<Id, IpAddr>,
     by_peer: HashMap<IpAddr, usize>,
     /// Connections whose socket is not closed yet, including those that were displaced.
@@ -44,7 +44,7 @@ pub struct Admission {
 }
 
 impl Admission {
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: ListenerLimits) -> Self {
         Self { limits, held: BTreeMap::new(), by_peer: HashMap::new(), open: 0, next: 0 }
     }
 
@@ -54,17 +54,22 @@ impl Admission {
     }
 
     /// Judges a newcomer; `activity` is that of a connection that is held.
-    pub fn arrive(&mut self, peer: IpAddr, now: Duration, activity: impl Fn(Id) -> Activity) -> Verdict {
+    pub fn arrive(
+        &mut self,
+        peer: IpAddr,
+        now: Duration,
+        activity: impl Fn(Id) -> Activity,
+    ) -> AdmissionDecision {
         let peer = peer_key(peer);
         if self.open >= self.limits.connections + CLOSING {
-            return Verdict::Refused;
+            return AdmissionDecision::Refused;
         }
         let others = self.by_peer.get(&peer).copied().unwrap_or(0);
         let share_is_full = others >= self.limits.per_peer();
         let instead_of = if share_is_full || self.held.len() >= self.limits.connections {
             match self.displaceable(share_is_full.then_some(peer), now, activity) {
                 Some(id) => Some(id),
-                None => return Verdict::Refused,
+                None => return AdmissionDecision::Refused,
             }
         } else {
             None
@@ -77,7 +82,7 @@ impl Admission {
         self.held.insert(id, peer);
         *self.by_peer.entry(peer).or_default() += 1;
         self.open += 1;
-        Verdict::Admitted { id, instead_of }
+        AdmissionDecision::Admitted { id, instead_of }
     }
 
     /// The connection that gives way to a newcomer, among those of `peer` if it is given.
@@ -126,7 +131,7 @@ mod tests {
     use super::super::limits::{CONTROL, HTTP};
     use super::*;
 
-    const LIMITS: Limits = Limits { connections: 8, ..HTTP };
+    const LIMITS: ListenerLimits = ListenerLimits { connections: 8, ..HTTP };
     const IN_USE: Activity = Activity { established: true, last: Duration::MAX };
 
     fn peer(last: u8) -> IpAddr {
@@ -142,13 +147,13 @@ mod tests {
         let mut displaced = Vec::new();
         for _ in 0..LIMITS.per_peer() + 3 {
             match admission.arrive(peer(1), Duration::ZERO, new) {
-                Verdict::Admitted { instead_of, .. } => displaced.extend(instead_of),
-                Verdict::Refused => panic!("refused"),
+                AdmissionDecision::Admitted { instead_of, .. } => displaced.extend(instead_of),
+                AdmissionDecision::Refused => panic!("refused"),
             }
         }
         assert_eq!(displaced, [0, 1, 2], "the oldest first");
-        let admitted =
-            (0..1000).filter(|_| admission.arrive(peer(1), Duration::ZERO, new) != Verdict::Refused);
+        let admitted = (0..1000)
+            .filter(|_| admission.arrive(peer(1), Duration::ZERO, new) != AdmissionDecision::Refused);
         assert_eq!(admitted.count(), LIMITS.connections + CLOSING - LIMITS.per_peer() - 3);
         assert_eq!(admission.open(), LIMITS.connections + CLOSING);
         for id in 0..1000 {
@@ -163,11 +168,14 @@ mod tests {
     fn connections_in_use_stay_and_leave_a_share_to_other_peers() {
         let mut admission = Admission::new(LIMITS);
         let mut arrive = |from| admission.arrive(peer(from), Duration::ZERO, |_| IN_USE);
-        let first: Vec<Verdict> = (0..10).map(|_| arrive(1)).collect();
-        assert_eq!(first.iter().filter(|verdict| **verdict != Verdict::Refused).count(), LIMITS.per_peer());
-        assert_eq!(arrive(2), Verdict::Admitted { id: 6, instead_of: None });
-        assert_eq!(arrive(2), Verdict::Admitted { id: 7, instead_of: None });
-        assert_eq!(arrive(3), Verdict::Refused, "all are in use");
+        let first: Vec<AdmissionDecision> = (0..10).map(|_| arrive(1)).collect();
+        assert_eq!(
+            first.iter().filter(|verdict| **verdict != AdmissionDecision::Refused).count(),
+            LIMITS.per_peer()
+        );
+        assert_eq!(arrive(2), AdmissionDecision::Admitted { id: 6, instead_of: None });
+        assert_eq!(arrive(2), AdmissionDecision::Admitted { id: 7, instead_of: None });
+        assert_eq!(arrive(3), AdmissionDecision::Refused, "all are in use");
     }
 
     /// When the listener is full, the peer with the most unused connections gives way, the unestablished ones first.
@@ -184,7 +192,7 @@ mod tests {
         };
         assert_eq!(
             admission.arrive(peer(9), now, activity),
-            Verdict::Admitted { id: 8, instead_of: Some(3) },
+            AdmissionDecision::Admitted { id: 8, instead_of: Some(3) },
             "of peer 1"
         );
         let activity = |id| match id {
@@ -194,11 +202,11 @@ mod tests {
         };
         assert_eq!(
             admission.arrive(peer(9), now, activity),
-            Verdict::Admitted { id: 9, instead_of: Some(6) },
+            AdmissionDecision::Admitted { id: 9, instead_of: Some(6) },
             "not established"
         );
         let early = |_| Activity { established: true, last: now - QUIET + Duration::from_millis(1) };
-        assert_eq!(admission.arrive(peer(9), now, early), Verdict::Refused);
+        assert_eq!(admission.arrive(peer(9), now, early), AdmissionDecision::Refused);
         assert_eq!(Admission::new(CONTROL).open(), 0);
     }
 

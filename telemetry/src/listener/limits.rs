@@ -15,7 +15,7 @@ pub enum Establish {
 
 /// Limits of a listener.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Limits {
+pub struct ListenerLimits {
     /// Name in logs and metrics.
     pub name: &'static str,
     /// Maximum number of simultaneous connections.
@@ -27,50 +27,33 @@ pub struct Limits {
     pub establish: Establish,
 }
 
+impl ListenerLimits {
+    const fn new(
+        name: &'static str,
+        connections: usize,
+        descriptor_sixteenths: u64,
+        establish: Establish,
+    ) -> Self {
+        Self { name, connections, descriptor_sixteenths, descriptors_each: 1, establish }
+    }
+}
+
 /// Reports, truth and watchers (gRPC) of the fusion center.
-pub const GRPC: Limits = Limits {
-    name: "grpc",
-    connections: 512,
-    descriptor_sixteenths: 8,
-    descriptors_each: 1,
-    establish: Establish::FirstByte,
-};
+pub const GRPC: ListenerLimits = ListenerLimits::new("grpc", 512, 8, Establish::FirstByte);
 
 /// Page, API, metrics and health over HTTP.
-pub const HTTP: Limits = Limits {
-    name: "http",
-    connections: 256,
-    descriptor_sixteenths: 4,
-    descriptors_each: 1,
-    establish: Establish::Request,
-};
+pub const HTTP: ListenerLimits = ListenerLimits::new("http", 256, 4, Establish::Request);
 
 /// The control of simulator and relay.
-pub const CONTROL: Limits = Limits {
-    name: "control",
-    connections: 32,
-    descriptor_sixteenths: 1,
-    descriptors_each: 1,
-    establish: Establish::Request,
-};
+pub const CONTROL: ListenerLimits = ListenerLimits::new("control", 32, 1, Establish::Request);
 
-/// gRPC health of a process without another gRPC service.
-pub const HEALTH: Limits = Limits {
-    name: "health",
-    connections: 32,
-    descriptor_sixteenths: 1,
-    descriptors_each: 1,
-    establish: Establish::FirstByte,
-};
+/// Health by gRPC of a process without another gRPC service.
+pub const HEALTH: ListenerLimits = ListenerLimits::new("health", 32, 1, Establish::FirstByte);
 
-/// Nodes that connect to the relay, on the common port or on that of a link.
-pub const RELAY: Limits = Limits {
-    name: "relay",
-    connections: 256,
-    descriptor_sixteenths: 8,
-    descriptors_each: 2,
-    establish: Establish::FirstByte,
-};
+/// Nodes that connect to the relay, on the common port or on that of a link. Each takes a second connection, to the
+/// fusion center.
+pub const RELAY: ListenerLimits =
+    ListenerLimits { descriptors_each: 2, ..ListenerLimits::new("relay", 256, 8, Establish::FirstByte) };
 
 /// File descriptors for everything else: files, timers, connections that the process makes, connections being closed.
 pub const RESERVED_DESCRIPTORS: u64 = 128;
@@ -125,7 +108,7 @@ pub const HTTP2: Http2Limits = Http2Limits {
     keepalive_timeout: Duration::from_secs(2),
 };
 
-impl Limits {
+impl ListenerLimits {
     /// The limits of a process that may have this many descriptors open.
     pub fn within(self, descriptors: u64) -> Self {
         let usable = descriptors - RESERVED_DESCRIPTORS.min(descriptors / 2);

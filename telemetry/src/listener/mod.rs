@@ -21,9 +21,9 @@ use trust::{Acceptor, Connection};
 
 use crate::metrics::{Counter, Gauge, Metrics};
 use crate::warn_limited;
-use admission::{Admission, Id, Verdict};
-use limits::Limits;
-use stream::Progress;
+use admission::{Admission, AdmissionDecision, Id};
+use limits::ListenerLimits;
+use stream::ConnectionActivity;
 pub use stream::{Establishment, LimitedStream};
 
 /// Pause after an accept error, doubled with each further one.
@@ -32,12 +32,12 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// The limits that several ports of the same kind share.
 #[derive(Debug, Clone)]
-pub struct Limiter(Arc<Shared>);
+pub struct Limiter(Arc<ListenerState>);
 
 impl Limiter {
     /// Connections within `limits`, lowered to what the descriptor limit of the process allows.
-    pub fn new(limits: Limits, metrics: &Metrics) -> Self {
-        Self(Arc::new(Shared::new(limits.of_this_process(), metrics)))
+    pub fn new(limits: ListenerLimits, metrics: &Metrics) -> Self {
+        Self(Arc::new(ListenerState::new(limits.of_this_process(), metrics)))
     }
 
     pub fn listen(&self, tcp: TcpListener) -> Listener {
@@ -50,12 +50,12 @@ impl Limiter {
 pub struct Listener {
     tcp: TcpListener,
     acceptor: Acceptor,
-    shared: Arc<Shared>,
+    shared: Arc<ListenerState>,
 }
 
 #[derive(Debug)]
-struct Shared {
-    limits: Limits,
+struct ListenerState {
+    limits: ListenerLimits,
     began: Instant,
     state: Mutex<Held>,
     open: Gauge,
@@ -69,11 +69,11 @@ struct Shared {
 #[derive(Debug)]
 struct Held {
     admission: Admission,
-    progress: HashMap<Id, Arc<Progress>>,
+    progress: HashMap<Id, Arc<ConnectionActivity>>,
 }
 
-impl Shared {
-    fn new(limits: Limits, metrics: &Metrics) -> Self {
+impl ListenerState {
+    fn new(limits: ListenerLimits, metrics: &Metrics) -> Self {
         let count = |fate| {
             let labels = [("listener", limits.name), ("fate", fate)];
             metrics.counter("hyloc_connections_total", "Incoming connections by fate.", &labels)
@@ -120,19 +120,19 @@ impl Shared {
         let verdict = admission.arrive(peer.ip(), now, |id| progress[&id].activity());
         let (open, listener) = (admission.open(), self.limits.name);
         match verdict {
-            Verdict::Refused => {
+            AdmissionDecision::Refused => {
                 drop(state);
                 self.refused.inc();
                 warn_limited!(listener, %peer, open, "connection refused: the listener is full");
                 Err(io)
             }
-            Verdict::Admitted { id, instead_of } => {
+            AdmissionDecision::Admitted { id, instead_of } => {
                 if let Some(old) = instead_of.and_then(|id| progress.remove(&id)) {
                     old.displaced.cancel();
                     self.displaced.inc();
                     warn_limited!(listener, %peer, open, "the listener is full: an unused connection was closed");
                 }
-                let new = Arc::new(Progress::new(now));
+                let new = Arc::new(ConnectionActivity::new(now));
                 progress.insert(id, new.clone());
                 drop(state);
                 self.accepted.inc();
@@ -145,7 +145,7 @@ impl Shared {
 
 impl Listener {
     /// The only port with these limits.
-    pub fn new(tcp: TcpListener, limits: Limits, metrics: &Metrics) -> Self {
+    pub fn new(tcp: TcpListener, limits: ListenerLimits, metrics: &Metrics) -> Self {
         Limiter::new(limits, metrics).listen(tcp)
     }
 
@@ -218,12 +218,12 @@ mod tests {
     use super::limits::{CONTROL, ESTABLISH_TIMEOUT, GRPC, HTTP, IDLE_TIMEOUT};
     use super::*;
 
-    fn shared(limits: Limits) -> (Arc<Shared>, Metrics) {
+    fn shared(limits: ListenerLimits) -> (Arc<ListenerState>, Metrics) {
         let metrics = Metrics::new();
-        (Arc::new(Shared::new(limits, &metrics)), metrics)
+        (Arc::new(ListenerState::new(limits, &metrics)), metrics)
     }
 
-    fn connect(shared: &Arc<Shared>) -> (DuplexStream, LimitedStream<DuplexStream>) {
+    fn connect(shared: &Arc<ListenerState>) -> (DuplexStream, LimitedStream<DuplexStream>) {
         let (peer, io) = duplex(64);
         (peer, shared.admit(io, "192.0.2.1:1234".parse().unwrap()).unwrap())
     }

@@ -13,19 +13,19 @@ use tokio::time::{Duration, Instant, Sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::transport::server::{Connected, TcpConnectInfo};
 
-use super::Shared;
+use super::ListenerState;
 use super::admission::{Activity, Id};
 use super::limits::{ESTABLISH_TIMEOUT, Establish, IDLE_TIMEOUT};
 
 /// What is known about a connection that is held; updated by its stream, read by the listener.
 #[derive(Debug)]
-pub(super) struct Progress {
+pub(super) struct ConnectionActivity {
     last_ms: AtomicU64,
     established: AtomicBool,
     pub(super) displaced: CancellationToken,
 }
 
-impl Progress {
+impl ConnectionActivity {
     pub(super) fn new(now: Duration) -> Self {
         Self {
             last_ms: AtomicU64::new(now.as_millis() as u64),
@@ -44,7 +44,7 @@ impl Progress {
 
 /// Marks a connection as established; cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Establishment(Option<Arc<Progress>>);
+pub struct Establishment(Option<Arc<ConnectionActivity>>);
 
 impl Establishment {
     pub fn establish(&self) {
@@ -56,15 +56,15 @@ impl Establishment {
 
 /// A place in a listener; given back when it is dropped.
 #[derive(Debug)]
-struct Place {
+struct HeldPlace {
     id: Id,
-    shared: Arc<Shared>,
-    progress: Arc<Progress>,
+    shared: Arc<ListenerState>,
+    progress: Arc<ConnectionActivity>,
     displaced: Pin<Box<WaitForCancellationFutureOwned>>,
     timer: Pin<Box<Sleep>>,
 }
 
-impl Drop for Place {
+impl Drop for HeldPlace {
     fn drop(&mut self) {
         self.shared.closed(self.id);
     }
@@ -76,14 +76,20 @@ impl Drop for Place {
 pub struct LimitedStream<S> {
     io: S,
     peer: Option<SocketAddr>,
-    place: Option<Place>,
+    place: Option<HeldPlace>,
 }
 
 impl<S> LimitedStream<S> {
-    pub(super) fn new(io: S, peer: SocketAddr, id: Id, shared: Arc<Shared>, progress: Arc<Progress>) -> Self {
+    pub(super) fn new(
+        io: S,
+        peer: SocketAddr,
+        id: Id,
+        shared: Arc<ListenerState>,
+        progress: Arc<ConnectionActivity>,
+    ) -> Self {
         let displaced = Box::pin(progress.displaced.clone().cancelled_owned());
         let timer = Box::pin(tokio::time::sleep(ESTABLISH_TIMEOUT));
-        Self { io, peer: Some(peer), place: Some(Place { id, shared, progress, displaced, timer }) }
+        Self { io, peer: Some(peer), place: Some(HeldPlace { id, shared, progress, displaced, timer }) }
     }
 
     /// A stream without limits, such as one that this process opened itself.
@@ -105,7 +111,7 @@ impl<S> LimitedStream<S> {
     }
 
     fn moved(&self, received: bool) {
-        let Some(Place { shared, progress, .. }) = &self.place else { return };
+        let Some(HeldPlace { shared, progress, .. }) = &self.place else { return };
         progress.last_ms.store(shared.now().as_millis() as u64, Ordering::Relaxed);
         if received && shared.limits.establish == Establish::FirstByte {
             progress.established.store(true, Ordering::Relaxed);

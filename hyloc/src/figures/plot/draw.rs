@@ -3,7 +3,7 @@
 use std::fmt::{self, Write};
 
 use super::axis::{Fitted, TickLabel};
-use super::{Marker, Panel, Plot, Series, Style};
+use super::{Marker, Plot, PlotPanel, Series, Style};
 
 const PANEL_WIDTH: f64 = 400.0;
 const PANEL_HEIGHT: f64 = 340.0;
@@ -60,7 +60,7 @@ fn legend_of(plot: &Plot) -> Vec<(&str, Style)> {
     legend
 }
 
-fn write_panel(out: &mut String, panel: &Panel, id: &str) -> fmt::Result {
+fn write_panel(out: &mut String, panel: &PlotPanel, id: &str) -> fmt::Result {
     let points = || panel.series.iter().flat_map(|series| &series.points);
     let x = Fitted::new(&panel.x, points().map(|(x, _)| *x), 0.03);
     let y = Fitted::new(&panel.y, points().map(|(_, y)| y.value), 0.05);

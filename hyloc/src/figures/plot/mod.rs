@@ -22,12 +22,12 @@ pub struct Plot {
     /// What it shows, for readers who cannot see it.
     pub description: String,
     /// Side by side.
-    pub panels: Vec<Panel>,
+    pub panels: Vec<PlotPanel>,
 }
 
 /// One pair of axes.
 #[derive(Debug, Clone)]
-pub struct Panel {
+pub struct PlotPanel {
     /// Shown above the frame; may be empty.
     pub heading: String,
     /// Horizontal.

@@ -11,7 +11,7 @@ use tonic::Status;
 use tonic::transport::Channel;
 use trust::{Identity, Role};
 
-use super::super::hub::{Connection, Hub, Outgoing};
+use super::super::hub::{ConnectionQueue, Hub, QueuedMessage};
 use super::super::messages::{Hello, Resume, ToNode};
 use super::super::publisher::Publication;
 use super::super::subscriptions::ConnectionId;
@@ -81,7 +81,7 @@ async fn session(target: &PushTarget, publication: &Publication, hub: &Hub) -> S
         if target.identity.is_some() {
             client = target.connect(Some(Role::Node(layout.node))).await?;
         }
-        let Connection { id, queue, end } = hub.connect(target.address.clone());
+        let ConnectionQueue { id, queue, end } = hub.connect(target.address.clone());
         let _presence = Presence(hub, id);
         let hello = Content::Hello(v1::PushHello {
             version: VERSION,
@@ -93,8 +93,8 @@ async fn session(target: &PushTarget, publication: &Publication, hub: &Hub) -> S
             subcarriers: publication.subcarriers as u32,
         });
         let frames = ReceiverStream::new(queue).filter_map(|message| match message {
-            Outgoing::Frame { sequence, frame } => Some(Content::Frame(message_of(sequence, &frame))),
-            Outgoing::Reply(_) => None,
+            QueuedMessage::Frame { sequence, frame } => Some(Content::Frame(message_of(sequence, &frame))),
+            QueuedMessage::Reply(_) => None,
         });
         let requests = tokio_stream::once(hello).chain(frames);
         let requests = requests.map(|content| v1::PushEchoesRequest { content: Some(content) });

@@ -14,7 +14,7 @@ use tonic::server::NamedService;
 use tonic::{Extensions, Request, Response, Status, Streaming};
 use trust::{Needs, Peer};
 
-use super::super::subscriber::{EchoSubscriber, Intake, Payload, SubscriptionState, Waiting};
+use super::super::subscriber::{EchoSubscriber, ReceivedFrame, SubscriberLink, SubscriptionState, Waiting};
 use super::{AROUND_BYTES, VERSION, bytes_of, frame_of, max_message_bytes};
 use crate::clock::unix_time_ns;
 use crate::secret::run_identity;
@@ -28,8 +28,8 @@ mod seat;
 mod session;
 
 pub use seat::TAKEOVER;
-use seat::{Refusal, Seat};
-use session::Session;
+use seat::{Seat, SeatTaken};
+use session::EchoSession;
 
 /// Time from the start of a call to its hello.
 pub const HELLO_TIMEOUT: Duration = Duration::from_secs(2);
@@ -95,7 +95,7 @@ struct Station {
     layout: EchoLayout,
     /// Distinguishes this subscriber from earlier ones of the node.
     instance: u64,
-    intake: Intake,
+    intake: SubscriberLink,
     seat: Mutex<Seat>,
 }
 
@@ -188,14 +188,14 @@ impl Echoes for EchoesService {
         })?;
         let name = printable(&hello.name);
         let taken = station.seat().take(&name, hello.run, std::time::Instant::now());
-        let (holder, end) = taken.map_err(|Refusal { holder }| {
+        let (holder, end) = taken.map_err(|SeatTaken { holder }| {
             let node = station.layout.node;
             telemetry::warn_limited!(peer, name, holder, "a second pusher of echoes was refused");
             Status::already_exists(format!("node {node} takes echoes from '{holder}' already"))
         })?;
         let (replies, receiver) = mpsc::channel(REPLIES);
         telemetry::info_limited!(peer, name, run = hello.run, "a pusher of echoes is connected");
-        let session = Session { station, holder, run: hello.run, end, replies };
+        let session = EchoSession { station, holder, run: hello.run, end, replies };
         tokio::spawn(session.run(incoming));
         Ok(Response::new(ReceiverStream::new(receiver)))
     }

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::WRITE_TIMEOUT;
-use super::scan::{Limits, Scanner};
+use super::scan::{MessageLimits, Scanner};
 
 const CHUNK_BYTES: usize = 64 << 10;
 
@@ -30,7 +30,7 @@ pub(in super::super) struct Guard {
 
 impl Guard {
     /// Connects to `simulator`, host:port. Connection, and then the handshake of the DEALER, may take `patience` each.
-    pub async fn connect(simulator: &str, limits: Limits, patience: Duration) -> io::Result<Self> {
+    pub async fn connect(simulator: &str, limits: MessageLimits, patience: Duration) -> io::Result<Self> {
         let late = |_| io::Error::new(io::ErrorKind::TimedOut, "the simulator cannot be reached");
         let upstream = timeout(patience, TcpStream::connect(simulator)).await.map_err(late)??;
         upstream.set_nodelay(true)?;
@@ -55,7 +55,7 @@ impl Guard {
 async fn carry(
     listener: TcpListener,
     upstream: TcpStream,
-    limits: Limits,
+    limits: MessageLimits,
     patience: Duration,
 ) -> io::Result<()> {
     let accepted = timeout(patience, listener.accept()).await;

@@ -3,11 +3,11 @@
 
 use bytes::Bytes;
 
-use super::scan::{FrameHeader, Limits, Scanner, Token, Violation};
+use super::scan::{FrameHeader, MessageLimits, Scanner, Token, Violation};
 
 /// Something complete from the peer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Event {
+pub enum InboundEvent {
     /// The greeting came.
     Greeting,
     /// The command READY of a DEALER came: the handshake is complete.
@@ -26,15 +26,15 @@ pub struct Inbound {
 }
 
 impl Inbound {
-    pub fn new(limits: Limits) -> Self {
+    pub fn new(limits: MessageLimits) -> Self {
         Self { scanner: Scanner::new(limits), frame: None, parts: Vec::new() }
     }
 
     /// Takes bytes from the front of `input` until something is complete; none if all of it is taken.
-    pub fn next(&mut self, input: &mut &[u8]) -> Result<Option<Event>, Violation> {
+    pub fn next(&mut self, input: &mut &[u8]) -> Result<Option<InboundEvent>, Violation> {
         while let Some(token) = self.scanner.next(input)? {
             match token {
-                Token::Greeting => return Ok(Some(Event::Greeting)),
+                Token::Greeting => return Ok(Some(InboundEvent::Greeting)),
                 Token::Header(header) => self.frame = Some((header, Vec::new())),
                 Token::Body(bytes) => {
                     if let Some((_, body)) = &mut self.frame {
@@ -50,15 +50,19 @@ impl Inbound {
     }
 
     /// The event that the current frame completes, if it is whole.
-    fn finished(&mut self) -> Result<Option<Event>, Violation> {
+    fn finished(&mut self) -> Result<Option<InboundEvent>, Violation> {
         let whole = |(header, body): &(FrameHeader, Vec<u8>)| body.len() as u64 == header.length;
         let Some((header, body)) = self.frame.take_if(|frame| whole(frame)) else { return Ok(None) };
         if header.command {
-            return if is_ready_of_a_dealer(&body) { Ok(Some(Event::Ready)) } else { Err(Violation::Ready) };
+            return if is_ready_of_a_dealer(&body) {
+                Ok(Some(InboundEvent::Ready))
+            } else {
+                Err(Violation::Ready)
+            };
         }
         self.parts.push(body.into());
         let complete = !header.more;
-        Ok(complete.then(|| Event::Message(std::mem::take(&mut self.parts))))
+        Ok(complete.then(|| InboundEvent::Message(std::mem::take(&mut self.parts))))
     }
 }
 
@@ -91,11 +95,11 @@ mod tests {
     use super::super::GREETING;
     use super::*;
 
-    const LIMITS: Limits = Limits { frame_bytes: 100, frames: 2 };
+    const LIMITS: MessageLimits = MessageLimits { frame_bytes: 100, frames: 2 };
     const READY: &[u8] =
         b"\x04\x29\x05READY\x0bSocket-Type\x00\x00\x00\x06DEALER\x08Identity\x00\x00\x00\x00";
 
-    fn events(stream: &[u8]) -> Result<Vec<Event>, Violation> {
+    fn events(stream: &[u8]) -> Result<Vec<InboundEvent>, Violation> {
         let (mut inbound, mut input, mut events) = (Inbound::new(LIMITS), stream, Vec::new());
         while let Some(event) = inbound.next(&mut input)? {
             events.push(event);
@@ -108,9 +112,10 @@ mod tests {
         let mut stream = [&GREETING[..], READY].concat();
         assert_eq!(READY[1] as usize, READY.len() - 2);
         stream.extend([1, 2, 7, 8, 0, 1, 9, 0, 0, 0, 3, 1]);
-        let parts =
-            |parts: &[&'static [u8]]| Event::Message(parts.iter().map(|p| Bytes::from_static(p)).collect());
-        let expected = [Event::Greeting, Event::Ready, parts(&[&[7, 8], &[9]]), parts(&[&[]])];
+        let parts = |parts: &[&'static [u8]]| {
+            InboundEvent::Message(parts.iter().map(|p| Bytes::from_static(p)).collect())
+        };
+        let expected = [InboundEvent::Greeting, InboundEvent::Ready, parts(&[&[7, 8], &[9]]), parts(&[&[]])];
         assert_eq!(events(&stream), Ok(expected.to_vec()));
     }
 
@@ -142,7 +147,7 @@ mod tests {
             stream.extend(bytes.into_iter().map(|byte| if plain { byte % 4 } else { byte }));
             let (mut inbound, mut input) = (Inbound::new(LIMITS), &stream[..]);
             while let Ok(Some(event)) = inbound.next(&mut input) {
-                if let Event::Message(parts) = event {
+                if let InboundEvent::Message(parts) = event {
                     prop_assert!(parts.len() <= 2 && parts.iter().all(|part| part.len() <= 100));
                 }
             }

@@ -18,16 +18,16 @@ use tokio::time::timeout;
 
 use super::super::ECHO_VERSION;
 use super::super::codec::{CodecError, decode, encode};
-use super::super::hub::{Connection, Hub, Outgoing};
+use super::super::hub::{ConnectionQueue, Hub, QueuedMessage};
 use super::super::messages::{ToNode, ToSource};
 use super::super::subscriptions::ConnectionId;
 use super::guests::Guests;
-use super::inbound::{Event, Inbound};
-use super::scan::Limits;
+use super::inbound::{Inbound, InboundEvent};
+use super::scan::MessageLimits;
 use super::{GREETING, HANDSHAKE_TIMEOUT, READY_ROUTER, WRITE_TIMEOUT, head_of};
 
 /// Messages of nodes have one frame of less than 100 bytes.
-pub const NODE_LIMITS: Limits = Limits { frame_bytes: 512, frames: 2 };
+pub const NODE_LIMITS: MessageLimits = MessageLimits { frame_bytes: 512, frames: 2 };
 
 /// Time from connection to subscription.
 pub const SUBSCRIBE_TIMEOUT: Duration = Duration::from_secs(4);
@@ -71,7 +71,7 @@ pub(in super::super) async fn serve(listener: TcpListener, hub: Arc<Hub>, nodes:
 }
 
 /// Why a connection ends.
-enum End {
+enum ConnectionEnd {
     /// The peer has closed it, or it broke.
     Gone,
     /// What is queued is still sent.
@@ -85,7 +85,7 @@ impl Router {
         change(&mut self.guests.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn admit(&self, address: SocketAddr) -> Connection {
+    fn admit(&self, address: SocketAddr) -> ConnectionQueue {
         let connection = self.hub.connect(address.to_string());
         if let Some(leaves) = self.guests(|guests| guests.admit(connection.id, address.ip())) {
             self.hub.end(leaves);
@@ -93,8 +93,13 @@ impl Router {
         connection
     }
 
-    async fn connection(self: Arc<Self>, stream: TcpStream, address: SocketAddr, connection: Connection) {
-        let Connection { id, queue, end } = connection;
+    async fn connection(
+        self: Arc<Self>,
+        stream: TcpStream,
+        address: SocketAddr,
+        connection: ConnectionQueue,
+    ) {
+        let ConnectionQueue { id, queue, end } = connection;
         let _ = stream.set_nodelay(true);
         let (input, output) = stream.into_split();
         let writing = write(output, queue);
@@ -102,14 +107,14 @@ impl Router {
         let ended = tokio::select! {
             ended = self.read(input, address, id) => ended,
             ended = &mut writing => ended,
-            () = end.cancelled() => End::Gone,
+            () = end.cancelled() => ConnectionEnd::Gone,
         };
         match ended {
-            End::Gone => {}
-            End::Stuck => {
+            ConnectionEnd::Gone => {}
+            ConnectionEnd::Stuck => {
                 self.hub.evict(id, &format!("it has taken no byte for {} s", WRITE_TIMEOUT.as_secs()));
             }
-            End::AfterReplies => {
+            ConnectionEnd::AfterReplies => {
                 self.hub.close(id);
                 let _ = timeout(WRITE_TIMEOUT, writing).await;
             }
@@ -122,7 +127,7 @@ impl Router {
     }
 
     /// Reads messages until the connection has to end.
-    async fn read(&self, mut input: OwnedReadHalf, address: SocketAddr, id: ConnectionId) -> End {
+    async fn read(&self, mut input: OwnedReadHalf, address: SocketAddr, id: ConnectionId) -> ConnectionEnd {
         let opened = tokio::time::Instant::now();
         let mut deadline = opened + HANDSHAKE_TIMEOUT;
         let mut inbound = Inbound::new(NODE_LIMITS);
@@ -130,27 +135,27 @@ impl Router {
         loop {
             let count = match tokio::time::timeout_at(deadline, input.read(&mut buffer)).await {
                 Ok(Ok(count @ 1..)) => count,
-                Ok(_) | Err(_) => return End::Gone,
+                Ok(_) | Err(_) => return ConnectionEnd::Gone,
             };
             let mut bytes = &buffer[..count];
             loop {
                 match inbound.next(&mut bytes) {
                     Ok(None) => break,
-                    Ok(Some(Event::Greeting)) => {}
-                    Ok(Some(Event::Ready)) => deadline = opened + SUBSCRIBE_TIMEOUT,
-                    Ok(Some(Event::Message(parts))) => match self.message(id, &parts) {
+                    Ok(Some(InboundEvent::Greeting)) => {}
+                    Ok(Some(InboundEvent::Ready)) => deadline = opened + SUBSCRIBE_TIMEOUT,
+                    Ok(Some(InboundEvent::Message(parts))) => match self.message(id, &parts) {
                         Ok(true) => deadline = tokio::time::Instant::now() + SILENCE,
                         Ok(false) => {}
                         Err(error) => {
                             self.hub.refused(&address, &error.to_string());
                             let reason = format!("{error} (echo version {ECHO_VERSION})");
-                            self.hub.send(id, Outgoing::Reply(ToNode::Refused { reason }));
-                            return End::AfterReplies;
+                            self.hub.send(id, QueuedMessage::Reply(ToNode::Refused { reason }));
+                            return ConnectionEnd::AfterReplies;
                         }
                     },
                     Err(violation) => {
                         self.hub.refused(&address, &violation.to_string());
-                        return End::Gone;
+                        return ConnectionEnd::Gone;
                     }
                 }
             }
@@ -185,7 +190,7 @@ impl Router {
             seated = subscriptions.index_of(id).is_some();
             // Before a frame can be offered to this subscription: the welcome comes first.
             if let Some(reply) = reply.clone() {
-                fits = self.hub.queue(id, Outgoing::Reply(reply));
+                fits = self.hub.queue(id, QueuedMessage::Reply(reply));
             }
         });
         if !fits {
@@ -212,14 +217,14 @@ impl Router {
 }
 
 /// Writes the handshake and then what is queued.
-async fn write(mut output: OwnedWriteHalf, mut queue: mpsc::Receiver<Outgoing>) -> End {
+async fn write(mut output: OwnedWriteHalf, mut queue: mpsc::Receiver<QueuedMessage>) -> ConnectionEnd {
     if let Err(end) = put(&mut output, Buf::chain(&GREETING[..], READY_ROUTER)).await {
         return end;
     }
     while let Some(message) = queue.recv().await {
         let (header, payload) = match message {
-            Outgoing::Reply(reply) => (encode(&reply), None),
-            Outgoing::Frame { sequence, frame } => {
+            QueuedMessage::Reply(reply) => (encode(&reply), None),
+            QueuedMessage::Frame { sequence, frame } => {
                 (encode(&ToNode::Frame { sequence }), Some(frame.encode()))
             }
         };
@@ -237,16 +242,16 @@ async fn write(mut output: OwnedWriteHalf, mut queue: mpsc::Receiver<Outgoing>) 
         }
     }
     let _ = output.shutdown().await;
-    End::Gone
+    ConnectionEnd::Gone
 }
 
 /// Writes all bytes; the peer has to take some of them in every [`WRITE_TIMEOUT`].
-async fn put(output: &mut OwnedWriteHalf, mut bytes: impl Buf) -> Result<(), End> {
+async fn put(output: &mut OwnedWriteHalf, mut bytes: impl Buf) -> Result<(), ConnectionEnd> {
     while bytes.has_remaining() {
         let wrote: io::Result<usize> =
-            timeout(WRITE_TIMEOUT, output.write_buf(&mut bytes)).await.map_err(|_| End::Stuck)?;
+            timeout(WRITE_TIMEOUT, output.write_buf(&mut bytes)).await.map_err(|_| ConnectionEnd::Stuck)?;
         if !matches!(wrote, Ok(1..)) {
-            return Err(End::Gone);
+            return Err(ConnectionEnd::Gone);
         }
     }
     Ok(())

@@ -10,7 +10,7 @@ const GREETING_BYTES: usize = 64;
 
 /// What a peer may send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct MessageLimits {
     /// Longest frame of a message.
     pub frame_bytes: u64,
     /// Most frames of a message.
@@ -63,7 +63,7 @@ pub enum Token<'a> {
 }
 
 #[derive(Debug, Clone)]
-enum State {
+enum ScanState {
     Greeting {
         bytes: [u8; GREETING_BYTES],
         filled: usize,
@@ -81,19 +81,19 @@ enum State {
 /// Position in the stream of one peer.
 #[derive(Debug, Clone)]
 pub struct Scanner {
-    limits: Limits,
-    state: State,
+    limits: MessageLimits,
+    state: ScanState,
     /// Whether the command that ends the handshake has begun.
     commanded: bool,
     /// Frames of the current message so far.
     frames: u32,
 }
 
-const HEADER: State = State::Header { bytes: [0; 9], filled: 0 };
+const HEADER: ScanState = ScanState::Header { bytes: [0; 9], filled: 0 };
 
 impl Scanner {
-    pub fn new(limits: Limits) -> Self {
-        let state = State::Greeting { bytes: [0; GREETING_BYTES], filled: 0 };
+    pub fn new(limits: MessageLimits) -> Self {
+        let state = ScanState::Greeting { bytes: [0; GREETING_BYTES], filled: 0 };
         Self { limits, state, commanded: false, frames: 0 }
     }
 
@@ -101,7 +101,7 @@ impl Scanner {
     /// connection must be closed.
     pub fn next<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Token<'a>>, Violation> {
         match &mut self.state {
-            State::Greeting { bytes, filled } => {
+            ScanState::Greeting { bytes, filled } => {
                 fill(bytes, filled, GREETING_BYTES, input);
                 if *filled > 0 && bytes[0] != 0xff {
                     return Err(Violation::Signature);
@@ -113,7 +113,7 @@ impl Scanner {
                 self.state = HEADER;
                 Ok(Some(Token::Greeting))
             }
-            State::Header { bytes, filled } => {
+            ScanState::Header { bytes, filled } => {
                 fill(bytes, filled, 1, input);
                 let flags = bytes[0];
                 if flags & !(MORE | LONG | COMMAND) != 0 || flags & (MORE | COMMAND) == MORE | COMMAND {
@@ -134,10 +134,11 @@ impl Scanner {
                     length: u64::from_be_bytes(length),
                 };
                 self.check(header)?;
-                self.state = if header.length == 0 { HEADER } else { State::Body { left: header.length } };
+                self.state =
+                    if header.length == 0 { HEADER } else { ScanState::Body { left: header.length } };
                 Ok(Some(Token::Header(header)))
             }
-            State::Body { left } => {
+            ScanState::Body { left } => {
                 let count = usize::try_from(*left).unwrap_or(usize::MAX).min(input.len());
                 if count == 0 {
                     return Ok(None);
@@ -160,7 +161,7 @@ impl Scanner {
     }
 
     fn check(&mut self, header: FrameHeader) -> Result<(), Violation> {
-        let Limits { frame_bytes, frames } = self.limits;
+        let MessageLimits { frame_bytes, frames } = self.limits;
         match (header.command, self.commanded) {
             (false, false) => return Err(Violation::NoCommand),
             (true, true) => return Err(Violation::LateCommand),
@@ -219,7 +220,7 @@ mod tests {
     use super::super::{GREETING, READY_ROUTER};
     use super::*;
 
-    const LIMITS: Limits = Limits { frame_bytes: 300, frames: 2 };
+    const LIMITS: MessageLimits = MessageLimits { frame_bytes: 300, frames: 2 };
 
     fn opening() -> Vec<u8> {
         [&GREETING[..], READY_ROUTER].concat()

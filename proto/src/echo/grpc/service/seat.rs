@@ -22,7 +22,7 @@ struct Holder {
 
 /// The seat is taken by a pusher of this name.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Refusal {
+pub(super) struct SeatTaken {
     pub holder: String,
 }
 
@@ -44,11 +44,11 @@ impl Seat {
         name: &str,
         run: u64,
         now: Instant,
-    ) -> Result<(HolderId, CancellationToken), Refusal> {
+    ) -> Result<(HolderId, CancellationToken), SeatTaken> {
         if let Some(holder) = &self.holder {
             let silent = now.saturating_duration_since(holder.heard) >= TAKEOVER;
             if holder.run != run && !silent {
-                return Err(Refusal { holder: holder.name.clone() });
+                return Err(SeatTaken { holder: holder.name.clone() });
             }
             holder.end.cancel();
         }
@@ -92,7 +92,7 @@ mod tests {
     fn one_pusher_at_a_time() {
         let (mut seat, now) = (Seat::default(), Instant::now());
         let (first, end) = seat.take("first", 1, now).unwrap();
-        assert_eq!(seat.take("second", 2, now).unwrap_err(), Refusal { holder: "first".into() });
+        assert_eq!(seat.take("second", 2, now).unwrap_err(), SeatTaken { holder: "first".into() });
         // Frames prove that it is alive.
         assert_eq!(seat.receive(first, 1, now + TAKEOVER), Ok(()));
         assert!(seat.take("second", 2, now + TAKEOVER).is_err() && !end.is_cancelled());

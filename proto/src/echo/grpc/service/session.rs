@@ -4,12 +4,12 @@ use std::time::Instant;
 
 use super::seat::HolderId;
 use super::{
-    Arc, CancellationToken, Content, Payload, Reply, Station, Status, Streaming, SubscriptionState, Waiting,
-    frame_of, mpsc, unix_time_ns, v1,
+    Arc, CancellationToken, Content, ReceivedFrame, Reply, Station, Status, Streaming, SubscriptionState,
+    Waiting, frame_of, mpsc, unix_time_ns, v1,
 };
 
 /// A pusher that holds the seat.
-pub(super) struct Session {
+pub(super) struct EchoSession {
     pub station: Arc<Station>,
     pub holder: HolderId,
     pub run: u64,
@@ -21,7 +21,7 @@ pub(super) struct Session {
 /// Why a call ends, other than on request of the pusher.
 type Ended = Option<Status>;
 
-impl Session {
+impl EchoSession {
     pub async fn run(self, incoming: Streaming<v1::PushEchoesRequest>) {
         self.station.intake.state.send_replace(SubscriptionState::Subscribed);
         let ended = self.exchange(incoming).await;
@@ -105,7 +105,7 @@ impl Session {
         if let Err(error) = &frame {
             self.reply(Reply::Refusal(v1::EchoRefusal { sequence, reason: error.to_string() })).await;
         }
-        Ok(Waiting { source: self.run, sequence, payload: Payload::Decoded(frame), received_ns })
+        Ok(Waiting { source: self.run, sequence, payload: ReceivedFrame::Decoded(frame), received_ns })
     }
 
     /// Sends a reply, unless the call has to end before the pusher takes it.
