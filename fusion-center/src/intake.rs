@@ -55,8 +55,12 @@ impl<T> Intake<T> {
 
     /// What a report was acknowledged with, if it was received and decided before.
     pub fn decided_before(&self, node: usize, report: &Report) -> Option<Fates> {
-        let mut known = self.acknowledged[node].iter().rev();
-        known.find(|(known, _)| *known == report.frame).map(|(_, fates)| *fates).filter(|_| report.resent)
+        self.acknowledged(node, report.frame).filter(|_| report.resent)
+    }
+
+    /// The latest acknowledgement of a frame to a node.
+    fn acknowledged(&self, node: usize, frame: FrameId) -> Option<Fates> {
+        self.acknowledged[node].iter().rev().find(|(known, _)| *known == frame).map(|(_, fates)| *fates)
     }
 
     /// Adds a report to its frame; returns the frames that it completes, or the report as decided if its frame was. A
@@ -106,16 +110,22 @@ impl<T> Intake<T> {
         all.map(|member| self.settle(member, decision)).collect()
     }
 
-    /// Decides about a report. Paths that came again have the fate of their first arrival, which was in the same frame.
+    /// Decides about a report. Paths that came again have the fate of their first arrival, which was in the same frame. A
+    /// report that came again before the first was decided is acknowledged like the first, whatever that was: its late or
+    /// refused paths are not counted a second time.
     fn settle(&mut self, member: Member<T>, decision: Decision) -> Settlement<T> {
-        let Member { frame, node, acknowledgement, mut fates, repeated, .. } = member;
-        let mut told = fates;
-        match decision {
-            Decision::Fused => told.fused += repeated,
-            Decision::Dropped => {
-                fates = Fates { fused: 0, dropped: fates.dropped + fates.fused, ..fates };
-                told = Fates { dropped: fates.dropped + repeated, ..fates };
-            }
+        let Member { frame, node, acknowledgement, mut fates, mut repeated, resent, .. } = member;
+        let before = self.acknowledged(node, frame).filter(|_| resent && fates.fused == 0);
+        if before.is_some() {
+            repeated += fates.total();
+            fates = Fates::default();
+        }
+        let told = before.unwrap_or_else(|| match decision {
+            Decision::Fused => Fates { fused: fates.fused + repeated, ..fates },
+            Decision::Dropped => Fates { fused: 0, dropped: fates.dropped + fates.fused + repeated, ..fates },
+        });
+        if decision == Decision::Dropped {
+            fates = Fates { fused: 0, dropped: fates.dropped + fates.fused, ..fates };
         }
         let known = &mut self.acknowledged[node];
         if known.len() == REMEMBERED_FATES {

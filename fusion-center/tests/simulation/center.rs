@@ -9,6 +9,8 @@ use hyloc_fusion_center::queue::Queue;
 use hyloc_fusion_center::registry::{Application, Registry};
 use proto::convert::{FrameId, Report};
 
+use super::agreement::Agreement;
+
 pub const DEADLINE_NS: u64 = 250_000_000;
 pub const CREDIT: u32 = 16;
 const QUEUE: usize = 8;
@@ -32,6 +34,8 @@ pub struct Center {
     pub registry: Registry,
     pub ledger: Ledger,
     pub intake: Intake<Ticket>,
+    /// What may be closed, from the same reports.
+    pub agreement: Agreement,
     queue: Queue<Assembled<Ticket>>,
     /// Frames at the solvers, and when they are done; one solver.
     solving: Option<(Assembled<Ticket>, u64, u64)>,
@@ -50,6 +54,7 @@ impl Center {
             registry: Registry::new(count, &[1]),
             ledger: Ledger::new(count),
             intake: Intake::new(count, DEADLINE_NS),
+            agreement: Agreement::new(count),
             queue: Queue::new(QUEUE, DEADLINE_NS),
             solving: None,
             incarnations: vec![String::new(); count],
@@ -69,6 +74,7 @@ impl Center {
         let index = self.registry.connect(session, now_ns).ok()?;
         self.ledger.open(index, &self.incarnations[index].clone());
         let closed = self.intake.assembler.set_connected(index, true, now_ns);
+        self.agreement.set_connected(index, true);
         self.submit(closed, now_ns);
         Some(index)
     }
@@ -76,6 +82,7 @@ impl Center {
     pub fn disconnect(&mut self, session: &str, index: usize, in_order: bool, now_ns: u64) {
         if self.registry.disconnect(session, in_order, now_ns) {
             let closed = self.intake.assembler.set_connected(index, false, now_ns);
+            self.agreement.set_connected(index, false);
             self.submit(closed, now_ns);
         }
     }
@@ -89,7 +96,11 @@ impl Center {
             self.replies.push_back((ticket, told));
             return;
         }
-        match self.intake.offer(node, report, now_ns, ticket) {
+        let frame = report.frame;
+        let offered = self.intake.offer(node, report, now_ns, ticket);
+        let accepted = offered.is_ok() && !self.agreement.is_fused(frame);
+        self.agreement.reported(node, frame, accepted, now_ns);
+        match offered {
             Ok(closed) => self.submit(closed, now_ns),
             Err(settlement) => self.book(settlement),
         }
@@ -128,6 +139,7 @@ impl Center {
     }
 
     fn submit(&mut self, closed: Vec<Assembled<Ticket>>, now_ns: u64) {
+        self.agreement.closed(&closed, now_ns);
         for assembled in closed {
             match assembled.closing {
                 Closing::Complete | Closing::Overdue => {
