@@ -2,7 +2,7 @@
 //! which must be refused. It is kept beside the fusion center, from the same reports, and knows none of its rules for silence,
 //! contested runs or withdrawal: where these decide, it allows both outcomes.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use hyloc_fusion_center::assembler::{Assembled, Closing};
 use proto::convert::FrameId;
@@ -12,6 +12,9 @@ use super::center::DEADLINE_NS;
 /// What is promised: a node is not waited for after so many deadlines in a row, and a frame may be so far ahead of the others.
 const MISSES_UNTIL_SILENT: u32 = 3;
 const MOST_AHEAD: u64 = 256;
+
+/// Deadlines that a frame which is not far ahead waits for a majority before it is refused.
+const MOST_DEADLINES: u64 = 20;
 
 /// A node that makes progress at least this often is neither silent nor quiet.
 const STEADY_NS: u64 = 2 * DEADLINE_NS;
@@ -68,6 +71,8 @@ impl Index {
 pub struct Agreement {
     indices: Vec<Index>,
     runs: Vec<u64>,
+    /// Frames that were accepted and not closed, and when the first report came.
+    open: BTreeMap<Place, u64>,
     fused: HashSet<FrameId>,
     /// The last frame that was fused; none once it may have been withdrawn.
     last_fused: Option<Place>,
@@ -80,6 +85,7 @@ impl Agreement {
         Self {
             indices: vec![Index::default(); count],
             runs: Vec::new(),
+            open: BTreeMap::new(),
             fused: HashSet::new(),
             last_fused: None,
             doubted_ns: None,
@@ -118,6 +124,10 @@ impl Agreement {
             node.steady_ns = Some((steady.map_or(now_ns, |(since_ns, _)| since_ns), now_ns));
         }
         self.doubt(now_ns);
+        self.open.iter().for_each(|(open, first_ns)| self.check_far(*open, *first_ns, now_ns));
+        if accepted {
+            self.open.entry(place).or_insert(now_ns);
+        }
         let late = accepted && Some(place) <= self.last_fused;
         assert!(!late, "{frame:?} was accepted after {:?}, by which a majority stands", self.last_fused);
     }
@@ -154,6 +164,22 @@ impl Agreement {
         );
     }
 
+    /// A frame that is not far ahead of a majority in its run is not refused before a majority could have come.
+    fn check_patience(&self, place: Place, open_ns: u64, now_ns: u64) {
+        let near = |node: &&Index| {
+            let near = |(run, [certain, _]): (usize, [u64; 2])| {
+                run == place.0 && certain.saturating_add(MOST_AHEAD) >= place.1
+            };
+            node.head.is_some_and(near) && node.votes(now_ns, now_ns)
+        };
+        let near = self.indices.iter().filter(near).count();
+        let connected = self.indices.iter().filter(|node| node.connected).count();
+        assert!(
+            2 * near <= connected || open_ns >= MOST_DEADLINES * DEADLINE_NS,
+            "{place:?} was refused after {open_ns} ns although {near} of {connected} are near it"
+        );
+    }
+
     /// Frames were closed together.
     pub fn closed<T>(&mut self, all: &[Assembled<T>], now_ns: u64) {
         for (i, assembled) in all.iter().enumerate() {
@@ -164,7 +190,13 @@ impl Agreement {
             });
             assert!(ripe, "{:?} was closed before its time", assembled.frame);
             let place = self.place(assembled.frame);
+            self.open.remove(&place);
             self.check_far(place, assembled.first_ns, now_ns);
+            // What comes before a frame that is fused is closed with it.
+            let fused = |later: &Assembled<T>| matches!(later.closing, Closing::Complete | Closing::Overdue);
+            if assembled.closing == Closing::Ahead && !all[i..].iter().any(fused) {
+                self.check_patience(place, now_ns - assembled.first_ns, now_ns);
+            }
             self.check_quorum(assembled.frame, assembled.closing, &reporters);
             if matches!(assembled.closing, Closing::Complete | Closing::Overdue) {
                 self.check_reach(place, assembled.first_ns, now_ns);

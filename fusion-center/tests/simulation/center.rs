@@ -14,6 +14,8 @@ use super::agreement::Agreement;
 pub const DEADLINE_NS: u64 = 250_000_000;
 pub const CREDIT: u32 = 16;
 const QUEUE: usize = 8;
+/// How long an index is kept for the process whose stream broke.
+const LEASE_NS: u64 = 2_000_000_000;
 
 /// Which process sent a report, over which connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +43,8 @@ pub struct Center {
     solving: Option<(Assembled<Ticket>, u64, u64)>,
     /// Incarnation of each index, as its stream opened.
     incarnations: Vec<String>,
+    /// When the stream of an index broke, until it is registered again.
+    broken_ns: Vec<Option<u64>>,
     /// Acknowledgements to be sent.
     pub replies: VecDeque<(Ticket, Fates)>,
     pub fixes: Vec<Fix>,
@@ -58,6 +62,7 @@ impl Center {
             queue: Queue::new(QUEUE, DEADLINE_NS),
             solving: None,
             incarnations: vec![String::new(); count],
+            broken_ns: vec![None; count],
             replies: VecDeque::new(),
             fixes: Vec::new(),
             solve_ns,
@@ -66,6 +71,9 @@ impl Center {
 
     pub fn register(&mut self, application: &Application, session: &str, now_ns: u64) -> Option<usize> {
         let index = self.registry.register(application, session, now_ns).ok()?;
+        let known = application.proven_index.is_some() || self.incarnations[index] == application.incarnation;
+        let kept = self.broken_ns[index].take().is_some_and(|broken_ns| now_ns < broken_ns + LEASE_NS);
+        assert!(known || !kept, "index {index} was taken from a process whose stream had just broken");
         self.incarnations[index].clone_from(&application.incarnation);
         Some(index)
     }
@@ -81,6 +89,7 @@ impl Center {
 
     pub fn disconnect(&mut self, session: &str, index: usize, in_order: bool, now_ns: u64) {
         if self.registry.disconnect(session, in_order, now_ns) {
+            self.broken_ns[index] = (!in_order).then_some(now_ns);
             let closed = self.intake.assembler.set_connected(index, false, now_ns);
             self.agreement.set_connected(index, false);
             self.submit(closed, now_ns);
