@@ -399,4 +399,4 @@ fn bits(blocks: &FrameBlocks) -> Vec<u32> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

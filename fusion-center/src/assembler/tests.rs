@@ -4,7 +4,8 @@ use super::*;
 use estimation::fusion::{NodeReport, PathBlock, Payload};
 use proto::convert::WireError;
 
-fn report(frame: u64, paths: &[usize]) -> Report {
+/// A report of run 1 with these paths.
+pub(crate) fn report(frame: u64, paths: &[usize]) -> Report {
     let path = PathBlock {
         delay_s: 1e-7,
         delay_variance_s2: 1.0,
