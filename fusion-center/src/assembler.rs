@@ -45,6 +45,8 @@ pub struct Member<T> {
     pub fates: Fates,
     /// Paths that were received before and came again after a broken connection.
     pub repeated: u64,
+    /// Whether the node has sent the report before, on a connection that broke.
+    pub resent: bool,
     /// None for a report that added no path.
     pub times: Option<Times>,
     /// Size on the wire.
@@ -209,6 +211,7 @@ impl<T> Assembler<T> {
             acknowledgement,
             fates,
             repeated: 0,
+            resent,
             times: None,
             bytes,
             received_ns: now_ns,
@@ -261,29 +264,34 @@ impl<T> Assembler<T> {
         Ok(self.close_complete())
     }
 
+    /// Closes the frames that are due, and those before one that is fused.
     pub fn close_due(&mut self, now_ns: u64) -> Vec<Assembled<T>> {
         self.observe(now_ns);
         let mut closed = self.close_complete();
-        let due: Vec<Position> = self
-            .open
-            .iter()
-            .filter(|(id, open)| self.due_ns(**id, open).is_some_and(|due_ns| due_ns <= now_ns))
-            .map(|(id, _)| *id)
-            .collect();
-        // A frame without a quorum, due or not, closes no other frame.
-        let closes_others = |id: &&Position| {
-            let open = &self.open[id];
-            open.reached_ns.is_some() && self.has_quorum(open)
-        };
-        let last = due.iter().rev().find(closes_others).copied();
-        let ripe: Vec<Position> =
-            self.open.keys().filter(|id| Some(**id) <= last || due.contains(id)).copied().collect();
-        for id in ripe {
-            // A frame that no majority has reached in time is refused.
-            let refused = self.open[&id].reached_ns.is_none();
-            closed.push(self.close(id, refused));
+        // A frame that is fused may make a node silent, and the quorum of a later one smaller: it is looked at anew.
+        loop {
+            let is_due =
+                |id: Position, open: &Open<T>| self.due_ns(id, open).is_some_and(|due_ns| due_ns <= now_ns);
+            let due: Vec<Position> =
+                self.open.iter().filter(|(id, open)| is_due(**id, open)).map(|(id, _)| *id).collect();
+            // A frame without a quorum, due or not, closes no other frame.
+            let closes_others = |id: &&Position| {
+                let open = &self.open[id];
+                open.reached_ns.is_some() && self.has_quorum(open)
+            };
+            let ripe: Vec<Position> = match due.iter().rev().find(closes_others) {
+                Some(last) => self.open.range(..=last).map(|(id, _)| *id).collect(),
+                None => due,
+            };
+            if ripe.is_empty() {
+                return closed;
+            }
+            for id in ripe {
+                // A frame that no majority has reached in time is refused.
+                let refused = self.open[&id].reached_ns.is_none();
+                closed.push(self.close(id, refused));
+            }
         }
-        closed
     }
 
     pub fn close_all(&mut self) -> Vec<Assembled<T>> {
@@ -391,4 +399,4 @@ fn bits(blocks: &FrameBlocks) -> Vec<u32> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -55,8 +55,12 @@ impl<T> Intake<T> {
 
     /// What a report was acknowledged with, if it was received and decided before.
     pub fn decided_before(&self, node: usize, report: &Report) -> Option<Fates> {
-        let mut known = self.acknowledged[node].iter().rev();
-        known.find(|(known, _)| *known == report.frame).map(|(_, fates)| *fates).filter(|_| report.resent)
+        self.acknowledged(node, report.frame).filter(|_| report.resent)
+    }
+
+    /// The latest acknowledgement of a frame to a node.
+    fn acknowledged(&self, node: usize, frame: FrameId) -> Option<Fates> {
+        self.acknowledged[node].iter().rev().find(|(known, _)| *known == frame).map(|(_, fates)| *fates)
     }
 
     /// Adds a report to its frame; returns the frames that it completes, or the report as decided if its frame was. A
@@ -106,16 +110,22 @@ impl<T> Intake<T> {
         all.map(|member| self.settle(member, decision)).collect()
     }
 
-    /// Decides about a report. Paths that came again have the fate of their first arrival, which was in the same frame.
+    /// Decides about a report. Paths that came again have the fate of their first arrival, which was in the same frame. A
+    /// report that came again before the first was decided is acknowledged like the first, whatever that was: its late or
+    /// refused paths are not counted a second time.
     fn settle(&mut self, member: Member<T>, decision: Decision) -> Settlement<T> {
-        let Member { frame, node, acknowledgement, mut fates, repeated, .. } = member;
-        let mut told = fates;
-        match decision {
-            Decision::Fused => told.fused += repeated,
-            Decision::Dropped => {
-                fates = Fates { fused: 0, dropped: fates.dropped + fates.fused, ..fates };
-                told = Fates { dropped: fates.dropped + repeated, ..fates };
-            }
+        let Member { frame, node, acknowledgement, mut fates, mut repeated, resent, .. } = member;
+        let before = self.acknowledged(node, frame).filter(|_| resent && fates.fused == 0);
+        if before.is_some() {
+            repeated += fates.total();
+            fates = Fates::default();
+        }
+        let told = before.unwrap_or_else(|| match decision {
+            Decision::Fused => Fates { fused: fates.fused + repeated, ..fates },
+            Decision::Dropped => Fates { fused: 0, dropped: fates.dropped + fates.fused + repeated, ..fates },
+        });
+        if decision == Decision::Dropped {
+            fates = Fates { fused: 0, dropped: fates.dropped + fates.fused, ..fates };
         }
         let known = &mut self.acknowledged[node];
         if known.len() == REMEMBERED_FATES {
@@ -129,28 +139,10 @@ impl<T> Intake<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use estimation::fusion::{NodeReport, PathBlock, Payload};
-    use proto::convert::Times;
+    use crate::assembler::tests;
 
     fn report(frame: u64, resent: bool) -> Report {
-        let path = PathBlock {
-            delay_s: 1e-7,
-            delay_variance_s2: 1.0,
-            snr: 1.0,
-            payload: Payload::Parameters,
-            quantisation_power_w: 0.0,
-        };
-        Report {
-            frame: FrameId { run: 1, frame },
-            node: NodeReport { noise_power_w: 1.0, arrival: None, averaged_frames: 1 },
-            bytes: 100,
-            paths: vec![(0, path)],
-            refused: Vec::new(),
-            times: Times::default(),
-            blocks_sent: 0,
-            blocks_dropped: 0,
-            resent,
-        }
+        Report { resent, ..tests::report(frame, &[0]) }
     }
 
     /// A report that comes again while its frame waits for a solver is told what becomes of the frame, not before: a frame
@@ -175,6 +167,30 @@ mod tests {
             assert_eq!((told.fused, told.dropped), (fused, dropped));
             let twice = intake.offer(0, report(5, false), 3, "twice").unwrap_err();
             assert_eq!((twice.told.duplicate, twice.fates.duplicate), (1, 1));
+        }
+    }
+
+    /// A late report that comes again before its frame is solved is acknowledged as late, and counted once.
+    #[test]
+    fn a_late_report_that_comes_again_is_counted_once() {
+        for decision in [Decision::Fused, Decision::Dropped] {
+            let mut intake = Intake::new(2, 100);
+            (0..2).for_each(|node| drop(intake.assembler.set_connected(node, true, 0)));
+            let _ = intake.offer(0, report(5, false), 0, "on time").unwrap();
+            // Node 1 has come past the frame without a path, so that it is due.
+            let _ = intake.offer(1, tests::report(6, &[]), 0, "past").unwrap();
+            let assembled = intake.assembler.close_due(100).into_iter().next().unwrap();
+            intake.to_be_solved(assembled.frame);
+            for (resent, acknowledgement) in [(false, "late"), (true, "again")] {
+                let offered = intake.offer(1, report(5, resent), 110, acknowledgement).unwrap();
+                assert!(offered.is_empty(), "decided with its frame");
+            }
+            let settled = intake.decide(assembled.frame, assembled.members, decision);
+            let told: Vec<_> = settled.iter().map(|s| (s.acknowledgement, s.told.late)).collect();
+            assert_eq!(told, [("on time", 0), ("late", 1), ("again", 1)]);
+            let of_node_1 = || settled.iter().filter(|settlement| settlement.node == 1);
+            assert_eq!(of_node_1().map(|s| s.fates.total()).sum::<u64>(), 1, "counted once");
+            assert_eq!(of_node_1().map(|s| s.repeated).sum::<u64>(), 1);
         }
     }
 }

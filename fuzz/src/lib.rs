@@ -19,6 +19,8 @@ use model::{Scenario, System};
 use prost::Message;
 use proto::convert::report_from_wire;
 use proto::echo::EchoFrame;
+use proto::echo::zmtp::inbound::{Event as Incoming, Inbound};
+use proto::echo::zmtp::scan::{COMMAND_BYTES, FrameHeader, Limits, Scanner, Token, Violation};
 use proto::site::SharedSite;
 use proto::v1;
 
@@ -166,4 +168,77 @@ pub fn relay(data: &[u8]) {
             last = released;
         }
     }
+}
+
+/// The byte stream of a ZMTP peer. The first two bytes say where it is cut into pieces, the third selects the limits: those
+/// of the simulator's port or those of the guard in a node. Neither the scanner, which is the guard, nor the assembled messages may
+/// depend on the cuts, exceed the limits or contain a byte that did not come.
+pub fn zmtp(data: &[u8]) {
+    let Some((&[first, period, kind], stream)) = data.split_first_chunk::<3>() else { return };
+    let limits = match kind % 2 {
+        0 => Limits { frame_bytes: 512, frames: 2 },
+        _ => Limits { frame_bytes: 1 << 40, frames: 2 },
+    };
+    let (head, tail) = stream.split_at(usize::from(first).min(stream.len()));
+    let pieces: Vec<&[u8]> = [head].into_iter().chain(tail.chunks(usize::from(period) + 1)).collect();
+
+    let whole = scan(limits, &[stream]);
+    assert_eq!(whole, scan(limits, &pieces), "the cuts change what is scanned");
+    let (headers, body, violation) = whole;
+    assert!(body <= stream.len(), "bytes that did not come");
+    for header in headers {
+        assert!(header.length <= if header.command { COMMAND_BYTES } else { limits.frame_bytes });
+    }
+
+    let whole = assemble(limits, &[stream]);
+    assert_eq!(whole, assemble(limits, &pieces), "the cuts change what is assembled");
+    let (events, refused) = whole;
+    // A message is refused where its header is; only READY is judged by its content.
+    assert!(refused == violation || refused == Some(Violation::Ready), "{refused:?} {violation:?}");
+    let mut assembled = 0;
+    for event in events {
+        let Incoming::Message(parts) = event else { continue };
+        assert!((1..=limits.frames as usize).contains(&parts.len()), "{} frames", parts.len());
+        assert!(parts.iter().all(|part| part.len() as u64 <= limits.frame_bytes), "a long frame");
+        assembled += parts.iter().map(|part| part.len()).sum::<usize>();
+        for part in parts {
+            let _ = EchoFrame::decode(&part);
+        }
+    }
+    assert!(assembled <= body, "bytes that were not scanned");
+}
+
+/// Headers, bytes of bodies and the violation of a stream that comes in pieces.
+fn scan(limits: Limits, pieces: &[&[u8]]) -> (Vec<FrameHeader>, usize, Option<Violation>) {
+    let (mut scanner, mut headers, mut body) = (Scanner::new(limits), Vec::new(), 0);
+    for piece in pieces {
+        let mut input = *piece;
+        loop {
+            match scanner.next(&mut input) {
+                Ok(Some(Token::Greeting)) => {}
+                Ok(Some(Token::Header(header))) => headers.push(header),
+                Ok(Some(Token::Body(bytes))) => body += bytes.len(),
+                Ok(None) => break,
+                Err(violation) => return (headers, body, Some(violation)),
+            }
+        }
+        assert!(input.is_empty(), "bytes were left over");
+    }
+    (headers, body, None)
+}
+
+/// The events of a stream that comes in pieces, and the violation that ends it.
+fn assemble(limits: Limits, pieces: &[&[u8]]) -> (Vec<Incoming>, Option<Violation>) {
+    let (mut inbound, mut events) = (Inbound::new(limits), Vec::new());
+    for piece in pieces {
+        let mut input = *piece;
+        loop {
+            match inbound.next(&mut input) {
+                Ok(Some(event)) => events.push(event),
+                Ok(None) => break,
+                Err(violation) => return (events, Some(violation)),
+            }
+        }
+    }
+    (events, None)
 }

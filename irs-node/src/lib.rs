@@ -11,7 +11,7 @@ mod metrics;
 pub mod options;
 pub mod outbox;
 mod reporter;
-mod stride;
+pub mod stride;
 mod worker;
 
 use std::process::ExitCode;

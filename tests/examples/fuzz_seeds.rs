@@ -8,11 +8,13 @@ use std::collections::BTreeMap;
 use std::io::Cursor;
 use std::path::Path;
 
+use bytes::{Bytes, BytesMut};
 use mcap::records::{MessageHeader, Metadata};
 use model::{CMatrix, Scenario};
 use prost::Message;
 use proto::convert::FrameId;
 use proto::echo::EchoFrame;
+use proto::echo::zmtp::{GREETING, READY_ROUTER, head_of, put_header};
 use proto::v1;
 use targets::site;
 
@@ -62,6 +64,27 @@ fn main() {
     let plan = "profile = \"congested\"\n[up]\nloss = 0.1\n[link.west]\nprofile = \"flaky\"\n[link.west.down]\nrate_mbit_s = 5\n";
     let traffic: Vec<u8> = (0..8u32).flat_map(|i| [i * 1000, 1448 * i]).flat_map(u32::to_le_bytes).collect();
     write("relay", "plan", &[plan.as_bytes(), &[0], &traffic].concat());
+
+    write_streams(&frame.encode().unwrap());
+}
+
+/// Streams of ZMTP peers: a node with two messages in short and long frames, a simulator with a frame of echoes, and a header
+/// that claims more than comes.
+fn write_streams(frame: &[u8]) {
+    let node = b"\x04\x29\x05READY\x0bSocket-Type\x00\x00\x00\x06DEALER\x08Identity\x00\x00\x00\x00";
+    let short = [0, 3, 7, 8, 9];
+    let mut long = BytesMut::new();
+    put_header(&mut long, 300, false);
+    long.resize(long.len() + 300, 5);
+    write("zmtp", "node", &[&[64, 6, 0], &GREETING[..], node, &short, &long].concat());
+
+    let payload = Bytes::copy_from_slice(frame);
+    let head = head_of(&[2, 1], Some(&payload));
+    write("zmtp", "simulator", &[&[10, 255, 1], &GREETING[..], READY_ROUTER, &head, frame].concat());
+
+    let mut claim = BytesMut::new();
+    put_header(&mut claim, 1 << 40, true);
+    write("zmtp", "claim", &[&[1, 0, 0], &GREETING[..], node, &claim].concat());
 }
 
 fn report() -> v1::FrameReport {

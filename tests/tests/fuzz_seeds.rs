@@ -16,7 +16,7 @@ const INPUTS: u64 = 400;
 
 type Target = (&'static str, fn(&[u8]));
 
-const TARGETS: [Target; 7] = [
+const TARGETS: [Target; 8] = [
     ("echo_codec", targets::echo_codec),
     ("report", targets::report),
     ("scenario", targets::scenario),
@@ -24,6 +24,7 @@ const TARGETS: [Target; 7] = [
     ("replay", targets::replay),
     ("solve", targets::solve),
     ("relay", targets::relay),
+    ("zmtp", targets::zmtp),
 ];
 
 /// A multiplicative congruential generator.

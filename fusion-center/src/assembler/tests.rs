@@ -4,7 +4,8 @@ use super::*;
 use estimation::fusion::{NodeReport, PathBlock, Payload};
 use proto::convert::WireError;
 
-fn report(frame: u64, paths: &[usize]) -> Report {
+/// A report of run 1 with these paths.
+pub(crate) fn report(frame: u64, paths: &[usize]) -> Report {
     let path = PathBlock {
         delay_s: 1e-7,
         delay_variance_s2: 1.0,
@@ -253,6 +254,26 @@ fn half_of_the_nodes_waited_for_is_a_quorum() {
         assert_eq!(frames(&assembler.close_due(100))[0], (0, closing), "{reporters} of {count}");
         assert_eq!(assembler.open_frames(), 0);
     }
+}
+
+/// A frame whose quorum follows only from an earlier frame of the same deadline is not fused before those between them.
+#[test]
+fn a_quorum_that_follows_from_silence_keeps_the_order() {
+    let mut assembler = connected(5);
+    let offer = |assembler: &mut Assembler<()>, nodes: std::ops::Range<usize>, frame, now_ns| {
+        nodes.for_each(|l| drop(assembler.offer(l, report(frame, ALL), now_ns, ()).unwrap()));
+    };
+    for frame in 1..3 {
+        offer(&mut assembler, 0..3, frame, 1000 * frame);
+        assert_eq!(frames(&assembler.close_due(1000 * frame + 100)), [(frame, Closing::Overdue)]);
+    }
+    // Nodes 3 and 4 are silent after the next frame: then two of three are enough for frame 44.
+    offer(&mut assembler, 0..3, 10, 3000);
+    offer(&mut assembler, 0..2, 44, 3000);
+    assembler.offer(2, report(45, &[]), 3000, ()).unwrap();
+    offer(&mut assembler, 0..2, 31, 3050);
+    let closed = frames(&assembler.close_due(3100));
+    assert_eq!(closed, [(10, Closing::Overdue), (31, Closing::Overdue), (44, Closing::Overdue)]);
 }
 
 /// At the end, what still waits for others is closed as far as it goes.

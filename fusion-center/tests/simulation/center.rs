@@ -9,9 +9,13 @@ use hyloc_fusion_center::queue::Queue;
 use hyloc_fusion_center::registry::{Application, Registry};
 use proto::convert::{FrameId, Report};
 
+use super::agreement::Agreement;
+
 pub const DEADLINE_NS: u64 = 250_000_000;
 pub const CREDIT: u32 = 16;
 const QUEUE: usize = 8;
+/// How long an index is kept for the process whose stream broke.
+const LEASE_NS: u64 = 2_000_000_000;
 
 /// Which process sent a report, over which connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,11 +36,15 @@ pub struct Center {
     pub registry: Registry,
     pub ledger: Ledger,
     pub intake: Intake<Ticket>,
+    /// What may be closed, from the same reports.
+    pub agreement: Agreement,
     queue: Queue<Assembled<Ticket>>,
     /// Frames at the solvers, and when they are done; one solver.
     solving: Option<(Assembled<Ticket>, u64, u64)>,
     /// Incarnation of each index, as its stream opened.
     incarnations: Vec<String>,
+    /// When the stream of an index broke, until it is registered again.
+    broken_ns: Vec<Option<u64>>,
     /// Acknowledgements to be sent.
     pub replies: VecDeque<(Ticket, Fates)>,
     pub fixes: Vec<Fix>,
@@ -50,9 +58,11 @@ impl Center {
             registry: Registry::new(count, &[1]),
             ledger: Ledger::new(count),
             intake: Intake::new(count, DEADLINE_NS),
+            agreement: Agreement::new(count),
             queue: Queue::new(QUEUE, DEADLINE_NS),
             solving: None,
             incarnations: vec![String::new(); count],
+            broken_ns: vec![None; count],
             replies: VecDeque::new(),
             fixes: Vec::new(),
             solve_ns,
@@ -61,6 +71,9 @@ impl Center {
 
     pub fn register(&mut self, application: &Application, session: &str, now_ns: u64) -> Option<usize> {
         let index = self.registry.register(application, session, now_ns).ok()?;
+        let known = application.proven_index.is_some() || self.incarnations[index] == application.incarnation;
+        let kept = self.broken_ns[index].take().is_some_and(|broken_ns| now_ns < broken_ns + LEASE_NS);
+        assert!(known || !kept, "index {index} was taken from a process whose stream had just broken");
         self.incarnations[index].clone_from(&application.incarnation);
         Some(index)
     }
@@ -69,13 +82,16 @@ impl Center {
         let index = self.registry.connect(session, now_ns).ok()?;
         self.ledger.open(index, &self.incarnations[index].clone());
         let closed = self.intake.assembler.set_connected(index, true, now_ns);
+        self.agreement.set_connected(index, true);
         self.submit(closed, now_ns);
         Some(index)
     }
 
     pub fn disconnect(&mut self, session: &str, index: usize, in_order: bool, now_ns: u64) {
         if self.registry.disconnect(session, in_order, now_ns) {
+            self.broken_ns[index] = (!in_order).then_some(now_ns);
             let closed = self.intake.assembler.set_connected(index, false, now_ns);
+            self.agreement.set_connected(index, false);
             self.submit(closed, now_ns);
         }
     }
@@ -89,7 +105,11 @@ impl Center {
             self.replies.push_back((ticket, told));
             return;
         }
-        match self.intake.offer(node, report, now_ns, ticket) {
+        let frame = report.frame;
+        let offered = self.intake.offer(node, report, now_ns, ticket);
+        let accepted = offered.is_ok() && !self.agreement.is_fused(frame);
+        self.agreement.reported(node, frame, accepted, now_ns);
+        match offered {
             Ok(closed) => self.submit(closed, now_ns),
             Err(settlement) => self.book(settlement),
         }
@@ -128,6 +148,7 @@ impl Center {
     }
 
     fn submit(&mut self, closed: Vec<Assembled<Ticket>>, now_ns: u64) {
+        self.agreement.closed(&closed, now_ns);
         for assembled in closed {
             match assembled.closing {
                 Closing::Complete | Closing::Overdue => {

@@ -5,6 +5,7 @@
 //! identities, peers that only register, guess sessions, or take a free index and invent frames. After the chaos everything
 //! is healed. What must hold is checked in `check`; a seed that fails, fails again.
 
+pub mod agreement;
 pub mod center;
 pub mod check;
 pub mod node;

@@ -81,6 +81,8 @@ pub struct World {
     /// Whether indices are proven by certificates.
     proven: bool,
     solve_ns: u64,
+    /// A node that is connected and gets no echoes after the healing: the others do not wait for it.
+    mute: Option<usize>,
     run: u64,
     frame: u64,
     nodes: Vec<Node>,
@@ -98,6 +100,8 @@ pub struct World {
 pub fn simulate(seed: u64) -> Outcome {
     let mut random = stream(seed, Purpose::Study, [17, 0]);
     let count = random.random_range(2..=5);
+    let mut other = stream(seed, Purpose::Study, [17, 1]);
+    let mute = other.random_bool(0.25).then(|| other.random_range(0..count));
     let mut world = World {
         now_ns: 0,
         events: BinaryHeap::new(),
@@ -106,6 +110,7 @@ pub fn simulate(seed: u64) -> Outcome {
         count,
         proven: random.random_bool(0.5),
         solve_ns: random.random_range(2..30) * MS,
+        mute,
         run: random.random(),
         frame: 0,
         nodes: Vec::new(),
@@ -115,7 +120,7 @@ pub fn simulate(seed: u64) -> Outcome {
         connections: HashMap::new(),
         processes: 0,
         work_ns: None,
-        checks: Checks::new(count),
+        checks: Checks::new(count, mute),
         outcome: Outcome::default(),
         random,
     };
@@ -238,7 +243,8 @@ impl World {
         match event {
             Event::Emit => self.emit(),
             Event::Echo { node, process, frame } => {
-                if self.nodes[node].up && self.nodes[node].process == process {
+                let mute = self.mute == Some(node) && self.is_healed();
+                if self.nodes[node].up && self.nodes[node].process == process && !mute {
                     self.nodes[node].filter(frame, self.count);
                     self.send_reports(node);
                 }

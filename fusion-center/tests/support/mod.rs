@@ -44,12 +44,14 @@ pub struct Options {
     pub fixes: Option<PathBuf>,
     pub record: Option<PathBuf>,
     pub workers: Option<usize>,
+    /// Number of IRSs, if it is not that of Table I.
+    pub nodes: Option<usize>,
 }
 
 pub fn options(changed: Options) -> hyloc_fusion_center::FusionOptions {
     let mut options: hyloc_fusion_center::FusionOptions =
         settings::options::from_flags(&["--listen=127.0.0.1:0", "--http-listen=127.0.0.1:0"]).unwrap();
-    options.scenario.power_dbm = Some(POWER_DBM);
+    (options.scenario.power_dbm, options.scenario.nodes) = (Some(POWER_DBM), changed.nodes);
     options.engine.deadline = Duration::from_millis(changed.deadline_ms.unwrap_or(10_000));
     options.engine.solver_delay = Duration::from_millis(changed.solver_delay_ms.unwrap_or(0));
     options.engine.queue = changed.queue.unwrap_or(options.engine.queue);
@@ -118,9 +120,13 @@ pub struct Echoes {
 
 impl Echoes {
     pub fn new() -> Arc<Self> {
-        let source = EchoSource::new(&echoes_scenario()).unwrap();
+        Self::of(&echoes_scenario())
+    }
+
+    pub fn of(scenario: &Scenario) -> Arc<Self> {
+        let source = EchoSource::new(scenario).unwrap();
         let settings = DelaySettings { statistic: Statistic::Illuminated, ..DelaySettings::default() };
-        let nodes = (0..3)
+        let nodes = (0..scenario.irs.len())
             .map(|l| DelayEstimator::with_settings(source.system(), l, settings.clone()).unwrap())
             .collect();
         Arc::new(Self { source, nodes })
