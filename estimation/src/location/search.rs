@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn the_scene_holds_irss_area_and_the_reach_of_the_delays() {
         let mut likelihood = exact();
-        likelihood.nodes = vec![Point::new(0.0, 0.0), PlanePoint::new(30.0, 40.0)];
+        likelihood.nodes = vec![PlanePoint::new(0.0, 0.0), PlanePoint::new(30.0, 40.0)];
         likelihood.range_m = vec![20.0, 60.0, 60.0, 1000.0];
         likelihood.range_weight = vec![100.0, 100.0, 100.0, 0.0];
         // A quarter of the diagonal of 50 m, or half of the longest delay in use.

@@ -13,7 +13,7 @@ pub(super) fn exact() -> Likelihood {
     let nodes = vec![
         PlanePoint::new(10.0, 50.0),
         PlanePoint::new(10.0, -50.0),
-        Point::new(50.0, 0.0),
+        PlanePoint::new(50.0, 0.0),
         PlanePoint::new(-40.0, 5.0),
     ];
     let distance_m: Vec<f64> = nodes.iter().map(|node| (TARGET_M - node).norm()).collect();
