@@ -19,8 +19,8 @@ use model::{Scenario, System};
 use prost::Message;
 use proto::convert::report_from_wire;
 use proto::echo::EchoFrame;
-use proto::echo::zmtp::inbound::{Event as Incoming, Inbound};
-use proto::echo::zmtp::scan::{COMMAND_BYTES, FrameHeader, Limits, Scanner, Token, Violation};
+use proto::echo::zmtp::inbound::{Inbound, InboundEvent as Incoming};
+use proto::echo::zmtp::scan::{COMMAND_BYTES, FrameHeader, MessageLimits, Scanner, Token, Violation};
 use proto::site::SharedSite;
 use proto::v1;
 
@@ -176,8 +176,8 @@ pub fn relay(data: &[u8]) {
 pub fn zmtp(data: &[u8]) {
     let Some((&[first, period, kind], stream)) = data.split_first_chunk::<3>() else { return };
     let limits = match kind % 2 {
-        0 => Limits { frame_bytes: 512, frames: 2 },
-        _ => Limits { frame_bytes: 1 << 40, frames: 2 },
+        0 => MessageLimits { frame_bytes: 512, frames: 2 },
+        _ => MessageLimits { frame_bytes: 1 << 40, frames: 2 },
     };
     let (head, tail) = stream.split_at(usize::from(first).min(stream.len()));
     let pieces: Vec<&[u8]> = [head].into_iter().chain(tail.chunks(usize::from(period) + 1)).collect();
@@ -209,7 +209,7 @@ pub fn zmtp(data: &[u8]) {
 }
 
 /// Headers, bytes of bodies and the violation of a stream that comes in pieces.
-fn scan(limits: Limits, pieces: &[&[u8]]) -> (Vec<FrameHeader>, usize, Option<Violation>) {
+fn scan(limits: MessageLimits, pieces: &[&[u8]]) -> (Vec<FrameHeader>, usize, Option<Violation>) {
     let (mut scanner, mut headers, mut body) = (Scanner::new(limits), Vec::new(), 0);
     for piece in pieces {
         let mut input = *piece;
@@ -228,7 +228,7 @@ fn scan(limits: Limits, pieces: &[&[u8]]) -> (Vec<FrameHeader>, usize, Option<Vi
 }
 
 /// The events of a stream that comes in pieces, and the violation that ends it.
-fn assemble(limits: Limits, pieces: &[&[u8]]) -> (Vec<Incoming>, Option<Violation>) {
+fn assemble(limits: MessageLimits, pieces: &[&[u8]]) -> (Vec<Incoming>, Option<Violation>) {
     let (mut inbound, mut events) = (Inbound::new(limits), Vec::new());
     for piece in pieces {
         let mut input = *piece;
