@@ -71,20 +71,20 @@ fn main() {
 /// Streams of ZMTP peers: a node with two messages in short and long frames, a simulator with a frame of echoes, and a header
 /// that claims more than comes.
 fn write_streams(frame: &[u8]) {
-    let node = b"\x04\x29\x05READY\x0bSocket-Type\x00\x00\x00\x06DEALER\x08Identity\x00\x00\x00\x00";
-    let short = [0, 3, 7, 8, 9];
+    let node: &[u8] = b"\x04\x29\x05READY\x0bSocket-Type\x00\x00\x00\x06DEALER\x08Identity\x00\x00\x00\x00";
+    let short: [u8; 5] = [0, 3, 7, 8, 9];
     let mut long = BytesMut::new();
     put_header(&mut long, 300, false);
     long.resize(long.len() + 300, 5);
-    write("zmtp", "node", &[&[64, 6, 0], &GREETING[..], node, &short, &long].concat());
+    write("zmtp", "node", &[&[64, 6, 0][..], &GREETING, node, &short, &long[..]].concat());
 
     let payload = Bytes::copy_from_slice(frame);
     let head = head_of(&[2, 1], Some(&payload));
-    write("zmtp", "simulator", &[&[10, 255, 1], &GREETING[..], READY_ROUTER, &head, frame].concat());
+    write("zmtp", "simulator", &[&[10, 255, 1][..], &GREETING, READY_ROUTER, &head[..], frame].concat());
 
     let mut claim = BytesMut::new();
     put_header(&mut claim, 1 << 40, true);
-    write("zmtp", "claim", &[&[1, 0, 0], &GREETING[..], node, &claim].concat());
+    write("zmtp", "claim", &[&[1, 0, 0][..], &GREETING, node, &claim[..]].concat());
 }
 
 fn report() -> v1::FrameReport {
