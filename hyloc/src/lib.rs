@@ -4,6 +4,8 @@ pub mod cli;
 mod commands;
 pub mod demo;
 pub mod figures;
+pub mod kpi;
 pub mod latency;
 mod scene;
 pub mod solve;
+mod verdict;

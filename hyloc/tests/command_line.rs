@@ -19,12 +19,23 @@ fn every_shipped_scenario_checks_out_with_its_rank_case() {
         ("rank-partial", Some(2)),
         ("rank-one", Some(3)),
         ("near-field", None),
+        ("hall", None),
     ] {
         let file = format!("deploy/scenarios/{name}.toml");
         let output = hyloc(&["scenario", "check", &file, "--json"]);
         assert!(output.status.success(), "{name}: {}", text(&output.stderr));
         let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(summary["path_snr_db"].as_array().unwrap().len(), 3);
+        let irs_count = summary["irs"].as_array().unwrap().len();
+        assert_eq!(summary["path_snr_db"].as_array().unwrap().len(), irs_count);
+        assert_eq!(summary["verdict"]["outcome"], "works", "{name}: {}", summary["verdict"]["sentence"]);
+        for budget in summary["verdict"]["link_budgets"].as_array().unwrap() {
+            let lines = budget["lines"].as_array().unwrap();
+            let sum: f64 = lines.iter().map(|line| line["db"].as_f64().unwrap()).sum();
+            let (sensor, reflector) = (&budget["sensor"], &budget["reflector"]);
+            let at = |index: &serde_json::Value| index.as_u64().unwrap() as usize;
+            let snr_db = summary["path_snr_db"][at(sensor)][at(reflector)].as_f64().unwrap();
+            assert!((sum - snr_db).abs() < 1e-9, "{name}: {budget}");
+        }
         assert!(
             summary["bound_rms_m"][0]["exact"].as_f64().unwrap()
                 > summary["bound_rms_m"][0]["paper"].as_f64().unwrap()
@@ -94,6 +105,20 @@ fn spherical_waves_have_a_bound_and_plane_ones_a_warning() {
     assert!(spherical["bound_rms_m"][0]["exact"].as_f64().unwrap() < 0.02);
     let plane = summary(&["--set", "prior.wavefront=plane"]);
     assert!(plane["warnings"].to_string().contains("near field"));
+}
+
+/// A scenario that cannot work says so and what would help, and that helps.
+#[test]
+fn a_hopeless_scenario_says_what_would_help() {
+    let check = |arguments: &[&str]| {
+        let fixed = ["scenario", "check", "deploy/scenarios/hall.toml", "--set", "base_station.power_dbm=0"];
+        text(&hyloc(&[&fixed, arguments].concat()).stdout)
+    };
+    let said = check(&[]);
+    let verdict = said.lines().find(|line| line.starts_with("Verdict: ")).unwrap();
+    assert!(verdict.contains("cannot give a fix") && verdict.contains("--power-dbm"), "{verdict}");
+    let frames = verdict.rsplit("--frames-per-fix ").next().unwrap();
+    assert!(check(&["--frames-per-fix", frames]).contains("Verdict: this scenario works"), "{verdict}");
 }
 
 #[test]

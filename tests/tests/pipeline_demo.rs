@@ -150,6 +150,7 @@ fn a_demo_without_a_fix_fails_and_says_why() {
     assert_eq!(code, Some(69), "{said}");
     assert_eq!((count(&report, "fixes"), &report["first_fix_s"]), (0, &Value::Null));
     assert!(said.contains("no fix: no target") && said.contains("--power-dbm"), "{said}");
+    assert!(said.contains("this scenario cannot give a fix"), "the verdict of scenario check: {said}");
     assert_eq!(report["unaccounted"], 0);
 }
 

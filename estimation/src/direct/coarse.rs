@@ -246,7 +246,7 @@ impl CoarseGrid {
 }
 
 /// The grid of a system, and what it loses of a peak.
-fn places(scene: &Scene) -> (RegularGrid, f64) {
+pub(super) fn places(scene: &Scene) -> (RegularGrid, f64) {
     let system = scene.system();
     let coordinates = |corner: [f64; 3]| scene.layout().coordinates(&Point::from(corner));
     let (min, max) = (coordinates(system.coverage.min_m), coordinates(system.coverage.max_m));

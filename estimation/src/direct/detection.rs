@@ -26,6 +26,7 @@ use std::f64::consts::{PI, TAU};
 use model::{ElementGrid, Point, System};
 use nalgebra::DMatrix;
 
+use super::coarse::places;
 use super::grid::RegularGrid;
 use super::moments::{Moments, NodeSight};
 use super::scene::Scene;
@@ -33,6 +34,10 @@ use crate::location::chi_square_survival;
 
 /// Points per side at which the roughness is taken.
 const POINTS: usize = 3;
+
+/// Where the search for a threshold begins, above twice the mean, and where it ends.
+const FAR: f64 = 200.0;
+const MOST_LOG_LIKELIHOOD: f64 = 1e9;
 
 /// The velocities of a batch, which are searched besides the box.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -100,7 +105,28 @@ impl SearchRegion {
             return 1.0;
         }
         let terms = sizes.iter().enumerate().map(|(d, size)| size * density(d, log_likelihood, gains));
-        terms.sum::<f64>().clamp(0.0, 1.0)
+        let expected: f64 = terms.sum();
+        // Just above the mean the set above it has more holes than parts.
+        if expected < 0.0 { 1.0 } else { expected.min(1.0) }
+    }
+
+    /// The least log-likelihood above which noise alone comes with at most this probability, with this many gains fitted.
+    fn threshold(&self, probability: f64, gains: usize) -> f64 {
+        let rare = |at: f64| self.false_alarm_probability(at, gains, None) <= probability;
+        let mut high = 2.0 * gains as f64 + FAR;
+        while !rare(high) && high < MOST_LOG_LIKELIHOOD {
+            high *= 2.0;
+        }
+        // From above, because the approximation is not monotone near the mean of the field.
+        let mut low = high - 1.0;
+        while rare(low) && low > 0.0 {
+            (low, high) = (low - 1.0, low);
+        }
+        for _ in 0..50 {
+            let middle = 0.5 * (low + high);
+            if rare(middle) { high = middle } else { low = middle }
+        }
+        high
     }
 
     /// `L_0` up to the number of dimensions, averaged over the box.
@@ -216,6 +242,14 @@ pub(super) fn peak_widths_m(scene: &Scene) -> Vec<f64> {
     (0..axes).map(|i| median(i).sqrt().recip().min(10.0 * extent[i])).collect()
 }
 
+/// The log-likelihood that a target must reach to be detected from the spectra of `paths` paths of one frame, if noise alone may
+/// reach it with this probability. At the target 2 J is noncentral chi-square with `2 paths` degrees of freedom and a
+/// noncentrality of twice the sum of the paths' SNRs, and the maximum is a little higher.
+pub fn detection_threshold(system: &System, false_alarm_probability: f64, paths: usize) -> f64 {
+    let scene = Scene::new(system);
+    SearchRegion::new(&scene, &places(&scene).0).threshold(false_alarm_probability, paths)
+}
+
 /// Distance at which two points can be resolved: a delay sample along the path, a beam across it.
 pub(super) fn resolution_m(system: &System) -> f64 {
     let delay_m = model::units::SPEED_OF_LIGHT_M_S / (2.0 * system.bandwidth_hz);
@@ -293,6 +327,38 @@ mod tests {
             for (size, expected) in sizes.iter().zip(expected) {
                 assert!((size - expected).abs() < 1e-9 * expected, "{size} {expected}");
             }
+        }
+    }
+
+    /// At the threshold noise alone has the allowed probability, and above it never more.
+    #[test]
+    fn thresholds_have_the_allowed_probability() {
+        let flat = model::Scenario::default();
+        let mut high = flat.clone();
+        (high.surface.elements, high.surface.sensors) =
+            (ElementGrid { columns: 4, rows: 4 }, ElementGrid { columns: 4, rows: 4 });
+        high.coverage.max_m[2] = 4.0;
+        for scenario in [flat, high] {
+            let system = System::new(&scenario).unwrap();
+            let scene = Scene::new(&system);
+            let region = SearchRegion::new(&scene, &places(&scene).0);
+            let mut last = 0f64;
+            for (allowed, paths) in [(1e-2, 1), (5e-4, 1), (5e-4, 9), (1e-6, 9), (1e-6, 1024)] {
+                let threshold = detection_threshold(&system, allowed, paths);
+                let probability = |at: f64| region.false_alarm_probability(at, paths, None);
+                assert!(
+                    (probability(threshold) / allowed - 1.0).abs() < 1e-6,
+                    "{allowed}, {paths}: {threshold}"
+                );
+                assert!((1..200).all(|i| probability(threshold + 0.5 * f64::from(i)) < allowed));
+                // Between mean and threshold noise alone is never called rare.
+                let below = |i: i32| paths as f64 + f64::from(i) / 100.0 * (threshold - paths as f64);
+                assert!((0..100).all(|i| probability(below(i)) > allowed), "{allowed}, {paths}");
+                assert!(threshold > last.max(paths as f64), "{threshold}");
+                last = threshold;
+            }
+            // One position and one path would be an exponential variable.
+            assert!(detection_threshold(&system, 5e-4, 1) > -f64::ln(5e-4));
         }
     }
 

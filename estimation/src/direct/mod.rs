@@ -40,6 +40,7 @@ mod protection;
 mod scene;
 
 pub use coarse::TooLarge;
+pub use detection::detection_threshold;
 pub use evidence::{Evidence, EvidenceError};
 pub(crate) use frames::MOST_LOSS;
 pub use frames::{Combination, MovingFix};

@@ -16,6 +16,7 @@ use super::{progress_bar, say};
 use crate::scene::blocks_at_true_delays;
 use crate::solve::Cases;
 use crate::solve::angles::AngleCase;
+use crate::verdict::{Conditions, Verdict, write_verdict};
 
 /// Derived quantities of a scenario, for a target at the centre of the coverage area.
 #[derive(Debug, Serialize)]
@@ -28,6 +29,7 @@ struct ScenarioSummary {
     path_snr_db: Vec<Vec<f64>>,
     bound_rms_m: Vec<SchemeSummary>,
     warnings: Vec<String>,
+    verdict: Verdict,
 }
 
 #[derive(Debug, Serialize)]
@@ -59,11 +61,17 @@ struct SchemeSummary {
     exact_vertical: Option<f64>,
 }
 
-pub fn check(file: Option<PathBuf>, overrides: Vec<String>, json: bool) -> anyhow::Result<()> {
+pub fn check(
+    file: Option<PathBuf>,
+    overrides: Vec<String>,
+    conditions: Conditions,
+    json: bool,
+) -> anyhow::Result<()> {
     let scenario = load_scenario(&Layers { file, overrides, environment: None })?;
     let system = System::new(&scenario).context(Failure::new(exit::DATA, "the scenario cannot be built"))?;
     let single = System::new(&scenario.clone().single_irs()).ok();
-    let summary = summarise(&system, single.as_ref(), scenario.rcs_m2());
+    let verdict = Verdict::new(&scenario, &system, conditions);
+    let summary = summarise(&system, single.as_ref(), scenario.rcs_m2(), verdict);
     say(if json { serde_json::to_string_pretty(&summary)? } else { table(&summary) }.trim_end());
     Ok(())
 }
@@ -89,7 +97,7 @@ pub fn blocks(file: Option<PathBuf>, overrides: Vec<String>, scenes: u64) -> any
     Ok(())
 }
 
-fn summarise(system: &System, single: Option<&System>, rcs_m2: f64) -> ScenarioSummary {
+fn summarise(system: &System, single: Option<&System>, rcs_m2: f64, verdict: Verdict) -> ScenarioSummary {
     let centre = system.coverage.centre();
     let count = system.irs_count();
     ScenarioSummary {
@@ -104,6 +112,7 @@ fn summarise(system: &System, single: Option<&System>, rcs_m2: f64) -> ScenarioS
             .collect(),
         bound_rms_m: bounds(system, single, centre, rcs_m2),
         warnings: system.warnings().into_iter().chain(system.near_field_warning()).collect(),
+        verdict,
     }
 }
 
@@ -215,5 +224,5 @@ fn write_table(out: &mut String, s: &ScenarioSummary) -> std::fmt::Result {
     for warning in &s.warnings {
         writeln!(out, "\nwarning: {warning}")?;
     }
-    Ok(())
+    write_verdict(out, &s.verdict)
 }

@@ -27,6 +27,7 @@ use telemetry::exit;
 use tokio_util::sync::CancellationToken;
 
 use crate::commands::{move_aside, note, reserve_stdout, say};
+use crate::verdict::{Conditions, outlook};
 use children::Children;
 pub use report::DemoReport;
 use supervise::{Cast, watch};
@@ -242,6 +243,7 @@ pub async fn orchestrate(
     // A fusion center that gives a reason, such as a fix log that cannot be written, has printed it.
     let failed = status.filter(|status| exit::code_of_child(*status) != exit::SOFTWARE);
     watched.deaths.extend(failed.map(|status| format!("the fusion center ended with {status}")));
+    let conditions = Conditions { frames_per_fix: flags.frames_per_fix, ..Conditions::default() };
     Ok(DemoReport {
         nodes: count,
         expected_fixes: if stop.is_cancelled() { 0 } else { flags.frames },
@@ -249,6 +251,7 @@ pub async fn orchestrate(
         first_fix_s: watched.first_fix_s,
         power_dbm: scenario.base_station.power_dbm,
         rate_hz: flags.rate,
+        outlook: watched.first_fix_s.is_none().then(|| outlook(scenario, conditions)).flatten(),
         // A fusion center that died leaves no summary; its fixes were counted here.
         fusion: fusion.unwrap_or_else(
             || json!({ "fixes": watched.fixes, "without_fix": watched.without_fix, "unaccounted": null }),

@@ -23,6 +23,8 @@ pub struct DemoReport {
     pub power_dbm: f64,
     /// Echo frames per second.
     pub rate_hz: f64,
+    /// What the scenario lets expect, in words, if there was no fix.
+    pub outlook: Option<String>,
     pub fusion: Value,
     pub simulator: Value,
     pub node_summaries: Vec<Value>,
@@ -80,7 +82,10 @@ impl DemoReport {
             return "no fix: no frame reached the fusion center; run again with HYLOC_LOG=info".into();
         };
         let advice = match reason {
-            NO_TARGET => "raise --power-dbm, or average more frames with --frames-per-fix",
+            NO_TARGET => match &self.outlook {
+                Some(outlook) => outlook,
+                None => "raise --power-dbm, or average more frames with --frames-per-fix",
+            },
             SHED => "lower --rate",
             MINORITY => "run again with HYLOC_LOG=info to see what holds the nodes up",
             _ => "see the cautions in the log that --fixes FILE writes",
@@ -239,6 +244,7 @@ mod tests {
             first_fix_s: None,
             power_dbm: 50.0,
             rate_hz: 50.0,
+            outlook: None,
             fusion,
             simulator: Value::Null,
             node_summaries: Vec::new(),
@@ -256,6 +262,8 @@ mod tests {
         let reason = silent.failure().unwrap();
         assert!(reason.contains(NO_TARGET) && reason.contains("7 frames") && reason.contains("--power-dbm"));
         assert!(silent.tables().contains("first fix after -"));
+        let expected = DemoReport { outlook: Some("this scenario cannot give a fix".into()), ..silent };
+        assert!(expected.failure().unwrap().ends_with("7 frames); this scenario cannot give a fix"));
         let shed = report(json!({ "fixes": 0, "frames_shed": 10 })).failure().unwrap();
         assert!(shed.contains("shed") && shed.contains("--rate"), "{shed}");
         assert!(report(json!({ "fixes": 0 })).failure().unwrap().contains("no frame reached"));
