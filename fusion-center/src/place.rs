@@ -8,7 +8,6 @@ use std::ops::Deref;
 
 use model::{Point, System};
 use nalgebra::DMatrix;
-use proto::v1;
 use serde::{Deserialize, Serialize};
 
 /// Free coordinates of a position.
@@ -85,13 +84,6 @@ impl TryFrom<Vec<f64>> for Place {
 impl From<Place> for Vec<f64> {
     fn from(place: Place) -> Self {
         place.to_vec()
-    }
-}
-
-impl From<Place> for v1::Point {
-    fn from(place: Place) -> Self {
-        let [x_m, y_m, z_m] = place.at;
-        Self { x_m, y_m, z_m }
     }
 }
 

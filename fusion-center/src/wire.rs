@@ -5,6 +5,7 @@ use proto::v1;
 use crate::fix::{FixRecord, Source};
 use crate::ledger::Balance;
 use crate::node_table::NodeView;
+use crate::place::Place;
 
 /// A report as received, which only the recording uses.
 pub type ReportMessage = v1::FrameReport;
@@ -56,6 +57,13 @@ impl FixRecord {
                 total_ms: timing.total_ms,
             }),
         }
+    }
+}
+
+impl From<Place> for v1::Point {
+    fn from(place: Place) -> Self {
+        let [x_m, y_m, z_m] = place.point().into();
+        Self { x_m, y_m, z_m }
     }
 }
 

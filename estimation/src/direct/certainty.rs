@@ -62,13 +62,13 @@ impl Certainty {
 
 impl DirectLocator {
     /// Adds the mass at the grid points that a posterior does not cover, if `counts` selects any of them.
-    /// `log_densities` are relative to that at the fix, for all points.
+    /// `log_densities` are relative to that at the fix, for the points it is given.
     pub(super) fn look_around(
         &self,
         posterior: &mut Posterior,
         at: &DVector<f64>,
         counts: impl Fn(usize) -> bool,
-        log_densities: impl FnOnce() -> Vec<f64>,
+        log_densities: impl FnOnce(&[usize]) -> Vec<f64>,
     ) {
         let displacement = |point: usize| self.grid.places.coordinates(point) - at;
         let outside: Vec<usize> = (0..self.grid.points())
@@ -78,8 +78,10 @@ impl DirectLocator {
             return;
         }
         let cell = self.grid.places.cell();
-        let logs = log_densities();
-        outside.into_iter().for_each(|point| posterior.add(displacement(point), logs[point].exp() * cell));
+        let logs = log_densities(&outside);
+        for (point, log) in outside.into_iter().zip(logs) {
+            posterior.add(displacement(point), log.exp() * cell);
+        }
     }
 
     /// Probability that the target lies beyond the reach of a covariance, and the positions where it then may be, most

@@ -152,18 +152,27 @@ impl CoarseGrid {
         values
     }
 
-    /// Log-likelihood ratio at every point, one value for each hypothesis per point. The prior of the hypotheses is not
+    /// Log-likelihood ratio at some points, one value for each hypothesis per point. The prior of the hypotheses is not
     /// included, so that frames can be added.
-    pub fn log_likelihoods(&self, scene: &Scene, evidence: &Evidence, hypotheses: &Hypotheses) -> Vec<f64> {
+    pub fn log_likelihoods(
+        &self,
+        scene: &Scene,
+        evidence: &Evidence,
+        hypotheses: &Hypotheses,
+        points: &[usize],
+    ) -> Vec<f64> {
         let count = hypotheses.count();
-        let mut sums = vec![0.0; count * self.points()];
+        let mut sums = vec![0.0; count * points.len()];
+        let mut places = vec![None; self.points()];
+        points.iter().enumerate().for_each(|(place, &point)| places[point] = Some(place));
         for (l, node) in evidence.nodes.iter().enumerate() {
             self.each_value(scene, l, node, |point, k, value| {
+                let Some(place) = places[point] else { return };
                 let views = &self.views[point];
                 let fitted = node.paths.get(k).is_some_and(PathEvidence::has_gain);
                 let unit_snr = fitted
                     .then(|| scene.unit_snr(views[k].strength, views[l].distance_m, views[k].distance_m));
-                hypotheses.add(&mut sums[point * count..(point + 1) * count], value, unit_snr);
+                hypotheses.add(&mut sums[place * count..(place + 1) * count], value, unit_snr);
             });
         }
         sums

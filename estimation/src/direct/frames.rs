@@ -247,11 +247,12 @@ impl DirectLocator {
             &mut posterior,
             &at,
             |point| totals[point] > near,
-            || {
+            |points| {
+                let all: Vec<usize> = (0..self.grid.points()).collect();
                 let hypotheses = Hypotheses::around(&here, noise_factor);
                 let frames = batch.frames.iter().map(|(_, survey)| &survey.evidence);
                 let logs: Vec<Vec<f64>> = frames
-                    .map(|evidence| self.grid.log_likelihoods(&self.scene, evidence, &hypotheses))
+                    .map(|evidence| self.grid.log_likelihoods(&self.scene, evidence, &hypotheses, &all))
                     .collect();
                 let logs = self.best_along(
                     batch,
@@ -260,7 +261,7 @@ impl DirectLocator {
                     &hypotheses.prior(),
                 );
                 let log_here = hypotheses.log_density(&here);
-                logs.into_iter().map(|log| log - log_here).collect()
+                points.iter().map(|&point| logs[point] - log_here).collect()
             },
         );
         self.elsewhere(&posterior, &at, &position)

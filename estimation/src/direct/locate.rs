@@ -242,10 +242,10 @@ impl DirectLocator {
             &mut posterior,
             at,
             |point| survey.values.total[point] > near,
-            || {
+            |points| {
                 let hypotheses = &certainty.hypotheses;
                 let prior = hypotheses.prior();
-                let mut logs = self.grid.log_likelihoods(&self.scene, &survey.evidence, hypotheses);
+                let mut logs = self.grid.log_likelihoods(&self.scene, &survey.evidence, hypotheses, points);
                 let density = |of_point: &mut [f64]| {
                     of_point.iter_mut().zip(&prior).for_each(|(log, prior)| *log += prior);
                     log_mean(of_point) - certainty.log_density
