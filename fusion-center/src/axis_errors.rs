@@ -61,7 +61,7 @@ impl AxisErrors {
 mod tests {
     use super::*;
     use crate::fix::{Source, Truth};
-    use crate::place::{Axes, Place};
+    use crate::place::{Axes, FixPlace};
     use estimation::fusion::FrameBlocks;
     use model::Point;
 
@@ -69,13 +69,13 @@ mod tests {
         let none = Err(estimation::location::Unobservable::NoMeasurements.into());
         let record = FixRecord::new(Default::default(), &FrameBlocks::new(2), None, &none, Source::Simulated);
         let truth = Truth {
-            position_m: Place::new(Point::zeros(), Axes::Xyz),
+            position_m: FixPlace::new(Point::zeros(), Axes::Xyz),
             error_m: Some(error.norm()),
             bound_rms_m: None,
             bound_m2: Some(bound_m2),
             nees: None,
         };
-        FixRecord { position_m: Some(Place::new(error, Axes::Xyz)), truth: Some(truth), ..record }
+        FixRecord { position_m: Some(FixPlace::new(error, Axes::Xyz)), truth: Some(truth), ..record }
     }
 
     #[test]

@@ -12,7 +12,7 @@ use proto::convert::{FrameId, Times};
 use serde::{Deserialize, Serialize};
 
 use crate::basis::missing_paths;
-use crate::place::{Axes, Place, upper_triangle};
+use crate::place::{Axes, FixPlace, upper_triangle};
 
 /// Where the reports came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,7 +25,7 @@ pub enum Source {
 /// The true position of the target, and the fix compared with it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Truth {
-    pub position_m: Place,
+    pub position_m: FixPlace,
     /// Distance between fix and target.
     pub error_m: Option<f64>,
     /// Rms error that the exact bound allows with the paths that were received.
@@ -67,7 +67,7 @@ pub struct Timing {
 /// Another position at which the target may be.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Alternative {
-    pub position_m: Place,
+    pub position_m: FixPlace,
     /// Posterior probability of the mode at this position.
     pub probability: f64,
 }
@@ -81,7 +81,7 @@ pub struct FixRecord {
     /// How the fix was made: three-stage, direct or direct-frames; none when unobservable.
     pub method: Option<String>,
     /// None when unobservable.
-    pub position_m: Option<Place>,
+    pub position_m: Option<FixPlace>,
     /// Free coordinates of the position; absent in logs of releases without heights.
     #[serde(default)]
     pub axes: Option<Axes>,
@@ -89,7 +89,7 @@ pub struct FixRecord {
     pub covariance_m2: Option<Vec<f64>>,
     /// Estimated only from several frames.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub velocity_m_per_frame: Option<Place>,
+    pub velocity_m_per_frame: Option<FixPlace>,
     /// Radius that contains the error with probability 1 - 1e-3 given one possible undetected fault.
     pub protection_level_m: Option<f64>,
     /// Nodes that reported.
@@ -176,7 +176,7 @@ impl FixRecord {
             },
         };
         let axes = fix.map(|fix| Axes::of_covariance(&fix.covariance_m2));
-        let place = |at: Point| Place::new(at, axes.unwrap_or(Axes::Xyz));
+        let place = |at: Point| FixPlace::new(at, axes.unwrap_or(Axes::Xyz));
         let alternatives = fix
             .into_iter()
             .flat_map(|fix| &fix.alternatives)

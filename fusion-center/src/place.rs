@@ -45,12 +45,12 @@ impl Axes {
 /// A position, or a velocity: a list of two or three coordinates.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<f64>", into = "Vec<f64>")]
-pub struct Place {
+pub struct FixPlace {
     at: [f64; 3],
     count: usize,
 }
 
-impl Place {
+impl FixPlace {
     pub fn new(at: Point, axes: Axes) -> Self {
         let count = if at.z == 0.0 { axes.count() } else { 3 };
         Self { at: at.into(), count }
@@ -61,7 +61,7 @@ impl Place {
     }
 }
 
-impl Deref for Place {
+impl Deref for FixPlace {
     type Target = [f64];
 
     fn deref(&self) -> &[f64] {
@@ -69,7 +69,7 @@ impl Deref for Place {
     }
 }
 
-impl TryFrom<Vec<f64>> for Place {
+impl TryFrom<Vec<f64>> for FixPlace {
     type Error = String;
 
     fn try_from(stated: Vec<f64>) -> Result<Self, String> {
@@ -81,8 +81,8 @@ impl TryFrom<Vec<f64>> for Place {
     }
 }
 
-impl From<Place> for Vec<f64> {
-    fn from(place: Place) -> Self {
+impl From<FixPlace> for Vec<f64> {
+    fn from(place: FixPlace) -> Self {
         place.to_vec()
     }
 }
@@ -113,11 +113,11 @@ mod tests {
 
     #[test]
     fn a_position_is_stated_with_its_height_unless_that_is_zero_in_a_flat_area() {
-        let stated = |z, axes| serde_json::to_string(&Place::new(Point::new(1.0, 2.0, z), axes)).unwrap();
+        let stated = |z, axes| serde_json::to_string(&FixPlace::new(Point::new(1.0, 2.0, z), axes)).unwrap();
         assert_eq!(stated(0.0, Axes::Xy), "[1.0,2.0]");
         assert_eq!(stated(1.5, Axes::Xy), "[1.0,2.0,1.5]");
         assert_eq!(stated(0.0, Axes::Xyz), "[1.0,2.0,0.0]");
-        let read = |text| serde_json::from_str::<Place>(text);
+        let read = |text| serde_json::from_str::<FixPlace>(text);
         assert_eq!(read("[1, 2]").unwrap().point(), Point::new(1.0, 2.0, 0.0));
         assert_eq!(read("[1, 2, 3]").unwrap().point(), Point::new(1.0, 2.0, 3.0));
         assert!(read("[1, 2, 3, 4]").unwrap_err().to_string().contains("4 coordinates"));

@@ -272,7 +272,7 @@ impl Statistics {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::place::Place;
+    use crate::place::FixPlace;
     use model::Point;
 
     #[test]
@@ -343,7 +343,7 @@ mod tests {
         (0..100).for_each(|i| tally.count(&none, Some(format!("reason {}", i % 20))));
         assert_eq!((tally.without_fix, tally.fixes, tally.reasons.len()), (100, 0, MOST_REASONS + 1));
         assert_eq!((tally.reasons["reason 3"], tally.reasons[OTHER_REASON]), (5, 20));
-        tally.count(&FixRecord { position_m: Some(Place::new(Point::zeros(), Axes::Xy)), ..none }, None);
+        tally.count(&FixRecord { position_m: Some(FixPlace::new(Point::zeros(), Axes::Xy)), ..none }, None);
         assert_eq!((tally.without_fix, tally.fixes, tally.nominal), (100, 1, 0));
     }
 }

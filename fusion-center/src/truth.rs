@@ -13,7 +13,7 @@ use proto::convert::FrameId;
 
 use crate::basis::Basis;
 use crate::fix::{FixRecord, Truth};
-use crate::place::{Axes, Place, symmetric, upper_triangle};
+use crate::place::{Axes, FixPlace, symmetric, upper_triangle};
 
 /// Frames of one source whose truth is kept: more than the fixes under way and the frames of a batch.
 const REMEMBERED_FRAMES: usize = 8192;
@@ -193,7 +193,7 @@ pub fn judge(record: &FixRecord, basis: &Basis, system: &System, truth: &TruthSt
         .zip(covariance_m2)
         .map(|(position_m, covariance_m2)| Score::new(position_m.point(), &covariance_m2, target_m));
     Some(Truth {
-        position_m: Place::new(target_m, Axes::of_site(system)),
+        position_m: FixPlace::new(target_m, Axes::of_site(system)),
         error_m: score.map(|score| score.error_m),
         bound_rms_m: bound.as_ref().map(|bound| bound.trace().sqrt()),
         bound_m2: bound.as_ref().map(upper_triangle),

@@ -5,7 +5,7 @@ use proto::v1;
 use crate::fix::{FixRecord, Source};
 use crate::ledger::Balance;
 use crate::node_table::NodeView;
-use crate::place::Place;
+use crate::place::FixPlace;
 
 /// A report as received, which only the recording uses.
 pub type ReportMessage = v1::FrameReport;
@@ -60,8 +60,8 @@ impl FixRecord {
     }
 }
 
-impl From<Place> for v1::Point {
-    fn from(place: Place) -> Self {
+impl From<FixPlace> for v1::Point {
+    fn from(place: FixPlace) -> Self {
         let [x_m, y_m, z_m] = place.point().into();
         Self { x_m, y_m, z_m }
     }

@@ -21,7 +21,7 @@ use crate::solve::delay::DelayCase;
 use crate::solve::direct::DirectCase;
 use crate::solve::locate::LocateCase;
 use crate::solve::{self, SolveFiles};
-use crate::verdict::Conditions;
+use crate::verdict::DetectionConditions;
 
 /// Locate a target with several intelligent reflecting surfaces (IRSs) at once.
 ///
@@ -284,7 +284,7 @@ fn dispatch(command: HylocCommand) -> anyhow::Result<ExitCode> {
         }
         HylocCommand::Scenario(command) => match command {
             ScenarioCommand::Check { file, overrides, false_alarm_probability, frames_per_fix, json } => {
-                let conditions = Conditions { false_alarm_probability, frames_per_fix };
+                let conditions = DetectionConditions { false_alarm_probability, frames_per_fix };
                 commands::scenario::check(file, overrides, conditions, json)
             }
             ScenarioCommand::Blocks { file, overrides, scenes } => {

@@ -67,7 +67,7 @@ impl Carrier {
 
 /// Columns and rows of the elements of a panel. A scenario states `[columns, rows]`, or one number for a line array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Counts", into = "Counts")]
+#[serde(from = "StatedGrid", into = "StatedGrid")]
 pub struct ElementGrid {
     /// Elements side by side.
     pub columns: usize,
@@ -78,21 +78,21 @@ pub struct ElementGrid {
 /// How a scenario states an [`ElementGrid`].
 #[derive(Serialize, Deserialize)]
 #[serde(untagged, expecting = "a count, or [columns, rows]")]
-enum Counts {
+enum StatedGrid {
     Line(usize),
     Panel([usize; 2]),
 }
 
-impl From<Counts> for ElementGrid {
-    fn from(counts: Counts) -> Self {
+impl From<StatedGrid> for ElementGrid {
+    fn from(counts: StatedGrid) -> Self {
         match counts {
-            Counts::Line(columns) => columns.into(),
-            Counts::Panel([columns, rows]) => Self { columns, rows },
+            StatedGrid::Line(columns) => columns.into(),
+            StatedGrid::Panel([columns, rows]) => Self { columns, rows },
         }
     }
 }
 
-impl From<ElementGrid> for Counts {
+impl From<ElementGrid> for StatedGrid {
     fn from(grid: ElementGrid) -> Self {
         if grid.is_line() { Self::Line(grid.columns) } else { Self::Panel([grid.columns, grid.rows]) }
     }

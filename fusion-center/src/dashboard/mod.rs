@@ -26,7 +26,7 @@ use telemetry::needing;
 use trust::Needs;
 
 use crate::node_table::NodeTable;
-use crate::place::{Axes, Place};
+use crate::place::{Axes, FixPlace};
 use crate::publish::Viewer;
 use crate::run::FusionSummary;
 pub use control::{Control, ControlSettings};
@@ -84,9 +84,9 @@ impl Dashboard {
 /// Positions of the site's stations, for the map.
 #[derive(Debug, Clone, Serialize)]
 pub struct SiteView {
-    base_station_m: Place,
+    base_station_m: FixPlace,
     /// Least and largest coordinates.
-    coverage_m: [Place; 2],
+    coverage_m: [FixPlace; 2],
     irs: Vec<SiteIrs>,
     power_dbm: f64,
     /// Short form of the site's hash.
@@ -95,7 +95,7 @@ pub struct SiteView {
 
 #[derive(Debug, Clone, Serialize)]
 struct SiteIrs {
-    position_m: Place,
+    position_m: FixPlace,
     /// Azimuth of the boresight.
     broadside_rad: f64,
     elevation_rad: f64,
@@ -106,7 +106,7 @@ struct SiteIrs {
 impl SiteView {
     pub fn new(system: &System, hash: String) -> Self {
         let axes = Axes::of_site(system);
-        let place = |at: Point| Place::new(at, axes);
+        let place = |at: Point| FixPlace::new(at, axes);
         let half_sector_rad = system.sensor_array().unambiguous_half_sector_rad();
         let irs = system.irs.iter().map(|irs| SiteIrs {
             position_m: place(irs.pose.position_m),

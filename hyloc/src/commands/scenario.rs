@@ -16,7 +16,7 @@ use super::{progress_bar, say};
 use crate::scene::blocks_at_true_delays;
 use crate::solve::Cases;
 use crate::solve::angles::AngleCase;
-use crate::verdict::{Conditions, Verdict, write_verdict};
+use crate::verdict::{DetectionConditions, ScenarioVerdict, write_verdict};
 
 /// Derived quantities of a scenario, for a target at the centre of the coverage area.
 #[derive(Debug, Serialize)]
@@ -29,7 +29,7 @@ struct ScenarioSummary {
     path_snr_db: Vec<Vec<f64>>,
     bound_rms_m: Vec<SchemeSummary>,
     warnings: Vec<String>,
-    verdict: Verdict,
+    verdict: ScenarioVerdict,
 }
 
 #[derive(Debug, Serialize)]
@@ -64,13 +64,13 @@ struct SchemeSummary {
 pub fn check(
     file: Option<PathBuf>,
     overrides: Vec<String>,
-    conditions: Conditions,
+    conditions: DetectionConditions,
     json: bool,
 ) -> anyhow::Result<()> {
     let scenario = load_scenario(&Layers { file, overrides, environment: None })?;
     let system = System::new(&scenario).context(Failure::new(exit::DATA, "the scenario cannot be built"))?;
     let single = System::new(&scenario.clone().single_irs()).ok();
-    let verdict = Verdict::new(&scenario, &system, conditions);
+    let verdict = ScenarioVerdict::new(&scenario, &system, conditions);
     let summary = summarise(&system, single.as_ref(), scenario.rcs_m2(), verdict);
     say(if json { serde_json::to_string_pretty(&summary)? } else { table(&summary) }.trim_end());
     Ok(())

@@ -27,7 +27,7 @@ use telemetry::exit;
 use tokio_util::sync::CancellationToken;
 
 use crate::commands::{move_aside, note, reserve_stdout, say};
-use crate::verdict::{Conditions, outlook};
+use crate::verdict::{DetectionConditions, outlook};
 use children::Children;
 pub use report::DemoReport;
 use supervise::{Cast, watch};
@@ -243,7 +243,8 @@ pub async fn orchestrate(
     // A fusion center that gives a reason, such as a fix log that cannot be written, has printed it.
     let failed = status.filter(|status| exit::code_of_child(*status) != exit::SOFTWARE);
     watched.deaths.extend(failed.map(|status| format!("the fusion center ended with {status}")));
-    let conditions = Conditions { frames_per_fix: flags.frames_per_fix, ..Conditions::default() };
+    let conditions =
+        DetectionConditions { frames_per_fix: flags.frames_per_fix, ..DetectionConditions::default() };
     Ok(DemoReport {
         nodes: count,
         expected_fixes: if stop.is_cancelled() { 0 } else { flags.frames },

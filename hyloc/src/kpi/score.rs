@@ -14,7 +14,7 @@ const SLOW: f64 = 0.99;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Judgement {
+pub enum KpiJudgement {
     Pass,
     Fail,
     NotApplicable,
@@ -25,12 +25,12 @@ pub enum Judgement {
 pub struct Reached {
     pub criterion: Criterion,
     #[serde(flatten)]
-    pub figure: Figure,
+    pub figure: KpiFigure,
 }
 
 /// How a value is known.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Figure {
+pub enum KpiFigure {
     /// Not a quantity of this scenario.
     NotApplicable,
     /// Nothing to measure it on.
@@ -38,7 +38,7 @@ pub enum Figure {
     Value(Estimate),
 }
 
-impl Serialize for Figure {
+impl Serialize for KpiFigure {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
         struct Ends {
@@ -63,18 +63,18 @@ impl Serialize for Figure {
 
 /// One requirement of a category.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Row {
+pub struct KpiRow {
     pub required: f64,
     #[serde(flatten)]
     pub reached: Reached,
-    pub judgement: Judgement,
+    pub judgement: KpiJudgement,
 }
 
 /// All requirements of a category.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CategoryScore {
     pub category: u8,
-    pub rows: Vec<Row>,
+    pub rows: Vec<KpiRow>,
     /// Names of the requirements that are not met.
     pub fails: Vec<&'static str>,
     pub velocity: &'static str,
@@ -98,14 +98,14 @@ impl Scorecard {
 }
 
 fn score(category: &Category, reached: &[Reached]) -> CategoryScore {
-    let rows: Vec<Row> = reached
+    let rows: Vec<KpiRow> = reached
         .iter()
         .map(|&reached| {
             let required = category.required(reached.criterion);
-            Row { required, reached, judgement: judge(reached.figure, required) }
+            KpiRow { required, reached, judgement: judge(reached.figure, required) }
         })
         .collect();
-    let failed = rows.iter().filter(|row| row.judgement == Judgement::Fail);
+    let failed = rows.iter().filter(|row| row.judgement == KpiJudgement::Fail);
     CategoryScore {
         category: category.number,
         fails: failed.map(|row| row.reached.criterion.name()).collect(),
@@ -116,21 +116,21 @@ fn score(category: &Category, reached: &[Reached]) -> CategoryScore {
 }
 
 /// A requirement is met if the whole interval meets it.
-fn judge(figure: Figure, required: f64) -> Judgement {
+fn judge(figure: KpiFigure, required: f64) -> KpiJudgement {
     match figure {
-        Figure::NotApplicable => Judgement::NotApplicable,
-        Figure::Value(value) if value.high <= required => Judgement::Pass,
-        Figure::Value(_) | Figure::Unknown => Judgement::Fail,
+        KpiFigure::NotApplicable => KpiJudgement::NotApplicable,
+        KpiFigure::Value(value) if value.high <= required => KpiJudgement::Pass,
+        KpiFigure::Value(_) | KpiFigure::Unknown => KpiJudgement::Fail,
     }
 }
 
-fn reach(criterion: Criterion, measured: &Measured) -> Figure {
-    let known = |estimate: Option<Estimate>| estimate.map_or(Figure::Unknown, Figure::Value);
+fn reach(criterion: Criterion, measured: &Measured) -> KpiFigure {
+    let known = |estimate: Option<Estimate>| estimate.map_or(KpiFigure::Unknown, KpiFigure::Value);
     let errors = |pick: fn(&FixError) -> f64| measured.errors.iter().map(pick).collect::<Vec<f64>>();
     let frames = measured.frames as f64;
     match criterion {
         Criterion::HorizontalAccuracy => known(quantile(&errors(|error| error.horizontal_m), CONFIDENCE)),
-        Criterion::VerticalAccuracy if measured.flat => Figure::NotApplicable,
+        Criterion::VerticalAccuracy if measured.flat => KpiFigure::NotApplicable,
         Criterion::VerticalAccuracy => known(quantile(&errors(|error| error.vertical_m), CONFIDENCE)),
         Criterion::Latency => known(quantile(&measured.latencies_s, SLOW)),
         Criterion::Refresh => {
@@ -175,7 +175,7 @@ mod tests {
         ];
         assert_eq!(fails(&measured(400, 0, false)), expected);
         let flat = Scorecard::new(&measured(400, 0, true));
-        assert!(flat.categories.iter().all(|score| score.rows[1].judgement == Judgement::NotApplicable));
+        assert!(flat.categories.iter().all(|score| score.rows[1].judgement == KpiJudgement::NotApplicable));
         assert_eq!(flat.categories[4].fails, ["latency"]);
     }
 

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::LEAVES_OUT;
 use super::measure::Measured;
 use super::requirements::Criterion;
-use super::score::{Figure, Judgement, NOT_MEASURED, Scorecard};
+use super::score::{KpiFigure, KpiJudgement, NOT_MEASURED, Scorecard};
 
 pub fn text(card: &Scorecard, measured: &Measured) -> String {
     let mut out = String::new();
@@ -35,9 +35,9 @@ fn write(out: &mut String, card: &Scorecard, measured: &Measured) -> std::fmt::R
                 write!(out, " {:<26}", shown(row.reached.figure, size))?;
             }
             let judgement = match row.judgement {
-                Judgement::Pass => "pass",
-                Judgement::Fail => "FAIL",
-                Judgement::NotApplicable => "-",
+                KpiJudgement::Pass => "pass",
+                KpiJudgement::Fail => "FAIL",
+                KpiJudgement::NotApplicable => "-",
             };
             write!(out, " {:>15}", format!("{} {judgement}", short(row.required / size)))?;
         }
@@ -67,9 +67,9 @@ fn short(value: f64) -> String {
     format!("{}", (1e6 * value).round() / 1e6)
 }
 
-fn shown(figure: Figure, size: f64) -> String {
-    let Figure::Value(value) = figure else {
-        return if figure == Figure::NotApplicable { "not applicable" } else { "not known" }.to_owned();
+fn shown(figure: KpiFigure, size: f64) -> String {
+    let KpiFigure::Value(value) = figure else {
+        return if figure == KpiFigure::NotApplicable { "not applicable" } else { "not known" }.to_owned();
     };
     let end = |end: f64| if end.is_finite() { format!("{:.3}", end / size) } else { "?".to_owned() };
     if value.low == value.high {

@@ -34,14 +34,14 @@ const MOST_ADVISED: f64 = 1000.0;
 
 /// What a verdict depends on besides the scenario.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Conditions {
+pub struct DetectionConditions {
     /// Allowed share of frames without a target in which one is detected.
     pub false_alarm_probability: f64,
     /// Frames that a fix averages coherently.
     pub frames_per_fix: u64,
 }
 
-impl Default for Conditions {
+impl Default for DetectionConditions {
     fn default() -> Self {
         let false_alarm_probability = DirectSettings::default().false_alarm_probability;
         Self { false_alarm_probability, frames_per_fix: 1 }
@@ -61,7 +61,7 @@ pub enum Outcome {
 
 /// The verdict on a scenario.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Verdict {
+pub struct ScenarioVerdict {
     pub outcome: Outcome,
     /// The verdict in words, with what would help.
     pub sentence: String,
@@ -82,9 +82,9 @@ pub struct Verdict {
     pub warnings: Vec<String>,
 }
 
-impl Verdict {
-    pub fn new(scenario: &Scenario, system: &System, conditions: Conditions) -> Self {
-        let Conditions { false_alarm_probability, frames_per_fix } = conditions;
+impl ScenarioVerdict {
+    pub fn new(scenario: &Scenario, system: &System, conditions: DetectionConditions) -> Self {
+        let DetectionConditions { false_alarm_probability, frames_per_fix } = conditions;
         let (centre, rcs_m2) = (system.coverage.centre(), scenario.rcs_m2());
         let paths = system.irs_count().pow(2);
         let threshold = detection_threshold(system, false_alarm_probability, paths);
@@ -118,8 +118,8 @@ impl Verdict {
 }
 
 /// The verdict of a scenario in words; none for a scenario that cannot be built.
-pub fn outlook(scenario: &Scenario, conditions: Conditions) -> Option<String> {
-    Some(Verdict::new(scenario, &System::new(scenario).ok()?, conditions).sentence)
+pub fn outlook(scenario: &Scenario, conditions: DetectionConditions) -> Option<String> {
+    Some(ScenarioVerdict::new(scenario, &System::new(scenario).ok()?, conditions).sentence)
 }
 
 /// SNRs of all paths for a target at a point, row by row.

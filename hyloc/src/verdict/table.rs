@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-use super::Verdict;
+use super::ScenarioVerdict;
 
 /// Appends link budgets, detection, sectors and verdict.
-pub fn write_verdict(out: &mut String, verdict: &Verdict) -> std::fmt::Result {
+pub fn write_verdict(out: &mut String, verdict: &ScenarioVerdict) -> std::fmt::Result {
     write_budgets(out, verdict)?;
     writeln!(
         out,
@@ -38,7 +38,7 @@ pub fn write_verdict(out: &mut String, verdict: &Verdict) -> std::fmt::Result {
     writeln!(out, "\nVerdict: {}", verdict.sentence)
 }
 
-fn write_budgets(out: &mut String, verdict: &Verdict) -> std::fmt::Result {
+fn write_budgets(out: &mut String, verdict: &ScenarioVerdict) -> std::fmt::Result {
     for (name, budget) in ["strongest", "weakest"].into_iter().zip(&verdict.link_budgets) {
         writeln!(
             out,

@@ -1,7 +1,7 @@
 use super::*;
 
-fn verdict(scenario: &Scenario) -> Verdict {
-    Verdict::new(scenario, &System::new(scenario).unwrap(), Conditions::default())
+fn verdict(scenario: &Scenario) -> ScenarioVerdict {
+    ScenarioVerdict::new(scenario, &System::new(scenario).unwrap(), DetectionConditions::default())
 }
 
 fn hall() -> Scenario {
@@ -33,8 +33,8 @@ fn advice_is_enough_and_not_too_much() {
     assert!(enough.outcome == Outcome::Works && enough.availability < 0.97, "{enough:?}");
     assert_eq!(stronger(missing_db - 0.2).outcome, Outcome::Partly);
     let frames_per_fix = ratio_from_db(missing_db).ceil() as u64;
-    let conditions = Conditions { frames_per_fix, ..Conditions::default() };
-    let averaged = Verdict::new(&weak, &System::new(&weak).unwrap(), conditions);
+    let conditions = DetectionConditions { frames_per_fix, ..DetectionConditions::default() };
+    let averaged = ScenarioVerdict::new(&weak, &System::new(&weak).unwrap(), conditions);
     assert_eq!(averaged.outcome, Outcome::Works);
     assert!(verdict(&weak).sentence.contains(&format!("--frames-per-fix {frames_per_fix}")));
 }
@@ -44,8 +44,8 @@ fn fewer_false_alarms_and_fluctuation_cost_availability() {
     let mut scenario = Scenario::default().with_power_dbm(34.0);
     let system = System::new(&scenario).unwrap();
     let at = |false_alarm_probability: f64| {
-        let conditions = Conditions { false_alarm_probability, ..Conditions::default() };
-        Verdict::new(&scenario, &system, conditions)
+        let conditions = DetectionConditions { false_alarm_probability, ..DetectionConditions::default() };
+        ScenarioVerdict::new(&scenario, &system, conditions)
     };
     let (rare, common) = (at(1e-6), at(1e-2));
     assert!(rare.availability < common.availability && rare.needed_path_snr_db > common.needed_path_snr_db);

@@ -17,7 +17,7 @@ const COUNTS: [usize; 6] = [6, 10, 14, 20, 28, 40];
 const WAVEFRONTS: [(&str, Wavefront); 2] = [("spherical", Wavefront::Spherical), ("plane", Wavefront::Plane)];
 
 /// One scene; lists by the assumed wavefront.
-struct Scene {
+struct NearFieldScene {
     errors: [FrameError; 2],
     bound_m2: [f64; 2],
     single_m2: [f64; 2],
@@ -27,7 +27,7 @@ struct Scene {
 pub fn against_size(study: &Study) -> anyhow::Result<Vec<Row>> {
     let mut rows = study.new_rows();
     for (point, count) in study.points(COUNTS) {
-        let scenes = study.point(point, |draw| Scene::new(count, draw.scenario_seed))?;
+        let scenes = study.point(point, |draw| NearFieldScene::new(count, draw.scenario_seed))?;
         let x = count as f64;
         for (i, (name, _)) in WAVEFRONTS.iter().enumerate() {
             let frames: Vec<FrameError> = scenes.iter().map(|scene| scene.errors[i]).collect();
@@ -43,7 +43,7 @@ pub fn against_size(study: &Study) -> anyhow::Result<Vec<Row>> {
     Ok(rows.into_rows())
 }
 
-impl Scene {
+impl NearFieldScene {
     fn new(count: usize, seed: u64) -> anyhow::Result<Self> {
         let mut scenario = Scenario::default().with_seed(seed);
         (scenario.surface.elements, scenario.surface.sensors) = (count.into(), count.into());
