@@ -97,7 +97,12 @@ pub fn blocks(file: Option<PathBuf>, overrides: Vec<String>, scenes: u64) -> any
     Ok(())
 }
 
-fn summarise(system: &System, single: Option<&System>, rcs_m2: f64, verdict: Verdict) -> ScenarioSummary {
+fn summarise(
+    system: &System,
+    single: Option<&System>,
+    rcs_m2: f64,
+    verdict: ScenarioVerdict,
+) -> ScenarioSummary {
     let centre = system.coverage.centre();
     let count = system.irs_count();
     ScenarioSummary {
