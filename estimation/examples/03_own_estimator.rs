@@ -4,31 +4,28 @@
 #![allow(clippy::print_stdout)]
 
 use hyloc_estimation::delay::DelayEstimator;
-use hyloc_estimation::fusion::{
-    Estimator, FixMethod, FrameBlocks, FusedFix, Fuser, FusionError, FusionSettings, PayloadKind,
-};
-use hyloc_estimation::model::geometry::at_height;
-use hyloc_estimation::model::{EchoSource, Gain, Information, PlanePoint, Scenario, Scheme, Score, System};
-use nalgebra::{DMatrix, Matrix2};
+use hyloc_estimation::fusion::*;
+use hyloc_estimation::model::*;
+use nalgebra::DMatrix;
 
 /// The point nearest to the lines from all nodes along their bearings.
 struct Crossing(System);
 
 impl Estimator for Crossing {
     fn estimate(&self, frame: &FrameBlocks) -> Result<Vec<FusedFix>, FusionError> {
-        let (mut information, mut sum) = (Matrix2::zeros(), PlanePoint::zeros());
+        let (mut information, mut sum) = (DMatrix::zeros(2, 2), PlanePoint::zeros());
         for (l, irs) in self.0.irs.iter().enumerate() {
             let Some(arrival) = frame.node(l).and_then(|node| node.arrival) else { continue };
             let (sin, cos) = (arrival.bearing_rad + irs.pose.broadside_rad()).sin_cos();
             let normal = PlanePoint::new(-sin, cos);
-            let distance_m = irs.pose.distance_m(self.0.coverage.centre());
-            let weight = normal * normal.transpose() / (arrival.variance_rad2 * distance_m.powi(2));
+            let deviation_m = arrival.variance_rad2.sqrt() * irs.pose.distance_m(self.0.coverage.centre());
+            let weight = normal * normal.transpose() / deviation_m.powi(2);
             information += weight;
             sum += weight * irs.pose.position_m.xy();
         }
-        let inverse = information.try_inverse().ok_or(FusionError::Other("no crossing".into()))?;
-        let position_m = at_height(inverse * sum, self.0.coverage.min_m[2]);
-        let covariance_m2 = DMatrix::from_column_slice(2, 2, inverse.as_slice());
+        let covariance_m2 = information.try_inverse().ok_or(FusionError::Other("no crossing".into()))?;
+        let crossing = &covariance_m2 * sum;
+        let position_m = Point::new(crossing[0], crossing[1], self.0.coverage.min_m[2]);
         Ok(vec![FusedFix::new(FixMethod::Other("crossing"), position_m, covariance_m2)])
     }
 }
