@@ -43,12 +43,8 @@ async fn main() -> anyhow::Result<()> {
     let summary = fusion.await??;
     for line in std::fs::read_to_string(log.path())?.lines() {
         let fix: FixRecord = serde_json::from_str(line)?;
-        println!(
-            "frame {}: {:.2?} m, {}",
-            fix.frame,
-            fix.position_m.as_deref().unwrap_or_default(),
-            fix.status
-        );
+        let at_m = fix.position_m.as_deref().unwrap_or_default();
+        println!("frame {}: {at_m:.2?} m, {}", fix.frame, fix.status);
     }
     println!("{} fixes, {} paths unaccounted for", summary.figures.fixes, summary.unaccounted);
     Ok(())
