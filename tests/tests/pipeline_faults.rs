@@ -219,13 +219,18 @@ fn sigterm_in_the_middle_loses_no_acknowledged_block() {
     site.until_more_fixes(30);
     let summary = fusion.stop();
     simulator.stop();
-    let logged = fixes(&log).len() as u64;
-    assert_eq!(logged, count(&summary, "fixes") + count(&summary, "without_fix"));
+    let logged = fixes(&log);
+    assert_eq!(logged.len() as u64, count(&summary, "fixes") + count(&summary, "without_fix"));
     for (index, node) in nodes.into_iter().enumerate() {
         let told = node.stop();
         let (acknowledged, fused) = (count(&told, "fused"), of_node(&summary, index, "fused"));
-        println!("node {index}: {acknowledged} blocks acknowledged as fused, {fused} in {logged} fixes");
-        assert!(acknowledged <= fused && fused == 3 * logged, "{told} {summary}");
+        // The last frame is solved with the reports that had come.
+        let has_part =
+            |fix: &&Value| fix["nodes"].as_array().is_some_and(|nodes| nodes.contains(&index.into()));
+        let part = logged.iter().filter(has_part).count() as u64;
+        println!("node {index}: {acknowledged} blocks acknowledged as fused, {fused} in {part} fixes");
+        assert!(acknowledged <= fused && fused == 3 * part, "{told} {summary}");
+        assert!(part + 1 >= logged.len() as u64, "{summary}");
     }
 }
 
