@@ -75,7 +75,7 @@ impl Identity {
 
     /// The client side of connections to servers of this role, any if none.
     pub fn client(&self, role: Option<Role>) -> ClientTls {
-        ClientTls { source: Source::Identity(self.clone()), role }
+        ClientTls { identity: ClientIdentity::Identity(self.clone()), role }
     }
 
     /// What is wrong with the files, for health; none while they are in force.
@@ -168,12 +168,12 @@ impl Reading {
 /// The client side of TLS connections to servers of one role; cheap to clone.
 #[derive(Debug, Clone)]
 pub struct ClientTls {
-    source: Source,
+    identity: ClientIdentity,
     role: Option<Role>,
 }
 
 #[derive(Debug, Clone)]
-enum Source {
+enum ClientIdentity {
     Identity(Identity),
     /// Without a certificate of its own.
     Anonymous(Arc<RootCertStore>),
@@ -182,14 +182,14 @@ enum Source {
 impl ClientTls {
     /// A client without a certificate, which only health answers, of servers that the authorities in `ca` vouch for.
     pub fn anonymous(ca: &Path) -> Result<Self, MaterialError> {
-        Ok(Self { source: Source::Anonymous(material::authorities(ca)?), role: None })
+        Ok(Self { identity: ClientIdentity::Anonymous(material::authorities(ca)?), role: None })
     }
 
     /// The configuration in force.
     pub fn config(&self, protocol: Protocol) -> Result<Arc<ClientConfig>, rustls::Error> {
-        match &self.source {
-            Source::Identity(identity) => identity.current().client(self.role, protocol.alpn()),
-            Source::Anonymous(roots) => {
+        match &self.identity {
+            ClientIdentity::Identity(identity) => identity.current().client(self.role, protocol.alpn()),
+            ClientIdentity::Anonymous(roots) => {
                 material::client(roots.clone(), self.role, None, None, protocol.alpn())
             }
         }
