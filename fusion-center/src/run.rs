@@ -179,7 +179,7 @@ async fn serve(
     let site = Arc::new(SharedSite::new(site)?);
     let count = site.system.irs_count();
     let payload = options.method.payload(&site.system);
-    tracing::info!(payload = ?payload.kind, precision = payload.precision.name(), "nodes are asked to send");
+    tracing::info!(payload = payload.kind.name(), precision = payload.precision.name(), "nodes are asked to send");
     if let Some(reason) = site.system.beyond_the_plane() {
         tracing::info!("fixes are located directly: {reason}");
     }

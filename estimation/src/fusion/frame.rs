@@ -144,3 +144,17 @@ pub enum PayloadKind {
     /// [`Payload::Spectrum`].
     Spectrum,
 }
+
+impl PayloadKind {
+    /// All of them, smallest first.
+    pub const ALL: [Self; 3] = [Self::Parameters, Self::Block, Self::Spectrum];
+
+    /// Its name in settings and logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Parameters => "parameters",
+            Self::Block => "block",
+            Self::Spectrum => "spectrum",
+        }
+    }
+}

@@ -11,7 +11,7 @@ mod table;
 use estimation::direct::{DirectSettings, detection_threshold};
 use model::scenario::{CrossSection, Phases};
 use model::units::{db_from_ratio, ratio_from_db};
-use model::{Gain, Information, Point, Scenario, Scheme, System, Wavefront};
+use model::{Gain, Information, Point, Scenario, Scheme, System};
 use serde::Serialize;
 
 pub use budget::Budget;
@@ -203,11 +203,10 @@ fn budgets(system: &System, centre: Point, rcs_m2: f64, frames: u64) -> Vec<Budg
 /// A warning where estimators assume other waves than there are.
 fn mismatch(scenario: &Scenario) -> Option<String> {
     let assumed = scenario.prior.wavefront.filter(|assumed| *assumed != scenario.signal.wavefront)?;
-    let name = |wavefront: Wavefront| format!("{wavefront:?}").to_lowercase();
     Some(format!(
         "estimators assume {} waves and the echoes are {}: what that loses is not part of the expected availability",
-        name(assumed),
-        name(scenario.signal.wavefront)
+        assumed.name(),
+        scenario.signal.wavefront.name()
     ))
 }
 
