@@ -96,20 +96,21 @@ pub fn check(tls: Option<&ClientTls>, url: &str, alive: bool) -> ExitCode {
         Ok(response) => format!("{} {}", response.status, response.body.trim_end()),
         Err(error) => exit::sentence(&error),
     };
-    crate::complain("healthcheck", &format!("{url}: {reason}"));
+    crate::print_error("healthcheck", &format!("{url}: {reason}"));
     ExitCode::from(exit::FAILED)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::listener::limits;
+    use crate::listener::{bind, limits};
     use crate::{Health, HostNames, Listener, Metrics, http};
     use tokio_util::sync::CancellationToken;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_check_follows_the_health() {
-        let (listener, address) = http::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let listener = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let address = listener.local_addr().unwrap();
         let (health, shutdown) = (Health::new(), CancellationToken::new());
         let metrics = Metrics::new();
         let listener = Listener::new(listener, limits::HTTP, &metrics);
