@@ -26,7 +26,7 @@ pub enum Payload {
 pub struct PathBlock {
     /// Cascade delay tau_lk.
     pub delay_s: f64,
-    /// Variance of the delay, gross errors apart.
+    /// Variance of the delay, gross errors excluded.
     pub delay_variance_s2: f64,
     /// SNR after the matched filter, as a power ratio.
     pub snr: f64,

@@ -1,7 +1,7 @@
 //! Numbers of several matrices side by side, in registers.
 //!
 //! The kernel is written once over [`Register`] and compiled for each instruction set. No operation
-//! mixes lanes, so what a matrix gives cannot depend on its neighbours.
+//! mixes lanes, so the result for a matrix cannot depend on its neighbours.
 
 use std::array;
 use std::ops::{Add, Mul, Neg, Sub};
@@ -14,15 +14,15 @@ use super::lanes::{ComplexLanes, LANES, Lanes};
 pub(crate) trait Register:
     Copy + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Neg<Output = Self>
 {
-    /// A yes or no for each lane.
+    /// A boolean for each lane.
     type Mask: Copy;
 
     /// Whether there are enough registers for loops that keep some thirty values at hand.
     const MANY: bool;
 
-    /// From memory.
+    /// Loads from memory.
     fn load(from: &Lanes) -> Self;
-    /// To memory.
+    /// Stores to memory.
     fn store(self, to: &mut Lanes);
     /// The same number in every lane.
     fn splat(value: f64) -> Self;
@@ -32,9 +32,9 @@ pub(crate) trait Register:
     fn neg_mul_add(self, factor: Self, term: Self) -> Self;
     /// Square root.
     fn sqrt(self) -> Self;
-    /// One divided by each.
+    /// The reciprocals.
     fn recip(self) -> Self;
-    /// One divided by each and by the square root of each, to two units in the last place.
+    /// The reciprocals and the reciprocal square roots, to two units in the last place.
     #[inline(always)]
     fn recip_and_recip_sqrt(self) -> (Self, Self) {
         let inverse = self.recip();
@@ -107,7 +107,7 @@ macro_rules! operations {
 
 pub(super) use {operations, operators};
 
-/// Plain arrays: what every machine can do.
+/// Plain arrays, for every machine.
 #[derive(Clone, Copy)]
 pub(crate) struct Portable([f64; LANES]);
 
