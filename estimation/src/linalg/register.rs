@@ -176,6 +176,17 @@ pub(crate) struct Complexes<R> {
     pub(crate) im: R,
 }
 
+/// Methods that add a complex product to `self`: how the products with `a.re` and then with `a.im` are fused into each part.
+macro_rules! fused_products {
+    ($($(#[$doc:meta])* $name:ident: re($rr:ident, $ii:ident), im($ri:ident, $ir:ident);)*) => { $(
+        $(#[$doc])*
+        #[inline(always)]
+        pub(crate) fn $name(self, a: Self, b: Self) -> Self {
+            Self { re: a.im.$ii(b.im, a.re.$rr(b.re, self.re)), im: a.im.$ir(b.re, a.re.$ri(b.im, self.im)) }
+        }
+    )* };
+}
+
 impl<R: Register> Complexes<R> {
     #[inline(always)]
     pub(crate) fn zero() -> Self {
@@ -199,40 +210,15 @@ impl<R: Register> Complexes<R> {
         Self { re: self.re * factor, im: self.im * factor }
     }
 
-    /// `self + a b`.
-    #[inline(always)]
-    pub(crate) fn plus(self, a: Self, b: Self) -> Self {
-        Self {
-            re: a.im.neg_mul_add(b.im, a.re.mul_add(b.re, self.re)),
-            im: a.im.mul_add(b.re, a.re.mul_add(b.im, self.im)),
-        }
-    }
-
-    /// `self - a b`.
-    #[inline(always)]
-    pub(crate) fn minus(self, a: Self, b: Self) -> Self {
-        Self {
-            re: a.im.mul_add(b.im, a.re.neg_mul_add(b.re, self.re)),
-            im: a.im.neg_mul_add(b.re, a.re.neg_mul_add(b.im, self.im)),
-        }
-    }
-
-    /// `self + conj(a) b`.
-    #[inline(always)]
-    pub(crate) fn plus_conjugate(self, a: Self, b: Self) -> Self {
-        Self {
-            re: a.im.mul_add(b.im, a.re.mul_add(b.re, self.re)),
-            im: a.im.neg_mul_add(b.re, a.re.mul_add(b.im, self.im)),
-        }
-    }
-
-    /// `self - a conj(b)`.
-    #[inline(always)]
-    pub(crate) fn minus_by_conjugate(self, a: Self, b: Self) -> Self {
-        Self {
-            re: a.im.neg_mul_add(b.im, a.re.neg_mul_add(b.re, self.re)),
-            im: a.im.neg_mul_add(b.re, a.re.mul_add(b.im, self.im)),
-        }
+    fused_products! {
+        /// `self + a b`.
+        plus: re(mul_add, neg_mul_add), im(mul_add, mul_add);
+        /// `self - a b`.
+        minus: re(neg_mul_add, mul_add), im(neg_mul_add, neg_mul_add);
+        /// `self + conj(a) b`.
+        plus_conjugate: re(mul_add, mul_add), im(mul_add, neg_mul_add);
+        /// `self - a conj(b)`.
+        minus_by_conjugate: re(neg_mul_add, neg_mul_add), im(mul_add, neg_mul_add);
     }
 
     /// `self * factor + term` for a real factor.
