@@ -29,7 +29,7 @@ use crate::wire::Wire;
 const MOST_CONNECTIONS: usize = 16;
 
 /// Timeout for connecting to the fusion center, and for resolving a name.
-const PATIENCE: Duration = Duration::from_secs(2);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Maximum number of stored measurements.
 const MOST_MEASURED: usize = 256;
@@ -276,7 +276,7 @@ impl Relay {
     }
 
     async fn connect(&self) -> std::io::Result<TcpStream> {
-        tokio::time::timeout(PATIENCE, TcpStream::connect(&self.0.fusion)).await?
+        tokio::time::timeout(CONNECT_TIMEOUT, TcpStream::connect(&self.0.fusion)).await?
     }
 
     /// Logs that the fusion center cannot be reached, at a limited rate.
@@ -352,7 +352,7 @@ async fn check(
 
 /// Addresses that a name resolves to.
 async fn addresses(name: &str) -> Vec<IpAddr> {
-    match tokio::time::timeout(PATIENCE, lookup_host((name, 0))).await {
+    match tokio::time::timeout(CONNECT_TIMEOUT, lookup_host((name, 0))).await {
         Ok(Ok(found)) => found.map(|address| address.ip().to_canonical()).collect(),
         _ => Vec::new(),
     }

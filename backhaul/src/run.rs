@@ -1,14 +1,12 @@
 //! The process: settings, ports, self-measurement, relaying, shutdown.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
-use anyhow::Context;
 use serde::Serialize;
 use telemetry::exit::{self, Failure};
-use telemetry::listener::{Limiter, limits};
+use telemetry::listener::{Limiter, bind, bind_some, limits};
 use telemetry::{Endpoints, Health, HostNames, Listener, Metrics, Started, follow_certificate, process};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -16,7 +14,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::field::display;
 use trust::Identity;
-use trust::options::acceptor_at;
+use trust::options::http_acceptor;
 
 use crate::control::{self, Action};
 use crate::measure::PlanRefused;
@@ -40,17 +38,10 @@ pub struct RelayListeners {
 
 impl RelayListeners {
     pub async fn bind(options: &RelayOptions) -> anyhow::Result<Self> {
-        let bind = async |address: SocketAddr| {
-            TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))
-        };
         let mut links = Vec::new();
         for (name, address) in &options.link {
             links.push((name.clone(), bind(*address).await?));
         }
-        let bind_some = async |address: Option<SocketAddr>| match address {
-            Some(address) => bind(address).await.map(Some),
-            None => Ok(None),
-        };
         let control = options.allow_control.then_some(options.control_listen);
         let watched = Endpoints::bind(options.http_listen, None).await?;
         Ok(Self {
@@ -145,7 +136,7 @@ async fn run_secured(
 
     let mut tasks = JoinSet::new();
     if let Some(listener) = listeners.control {
-        let acceptor = acceptor_at(identity.as_ref(), listener.local_addr());
+        let acceptor = http_acceptor(identity.as_ref(), listener.local_addr());
         let listener = Listener::new(listener, limits::CONTROL, &metrics).secured(acceptor);
         let routes = control::routes(relay.clone(), options.profile.clone(), metrics.clone(), health.clone());
         let names = HostNames::new(&options.names.http_name);

@@ -61,7 +61,7 @@ mod tests {
 
     /// Kernels before 6.12 do not report the timeslice.
     #[test]
-    fn turns_become_short_and_nothing_else_changes() {
+    fn timeslices_become_short_and_nothing_else_changes() {
         let before = attributes().unwrap();
         shorten();
         let after = attributes().unwrap();

@@ -222,7 +222,7 @@ async fn the_plan_changes_while_the_relay_runs() {
     no_sooner_than(&process, 80).await;
     // An invalid plan changes nothing.
     let url = format!("http://{}/profile", process.control);
-    let put = move || telemetry::client::request("PUT", &url, "[up]\ndelay_ms = -1.0\n").unwrap();
+    let put = move || telemetry::client::request_with(None, "PUT", &url, "[up]\ndelay_ms = -1.0\n").unwrap();
     let refused = tokio::task::spawn_blocking(put).await.unwrap();
     assert_eq!(refused.status, 422);
     assert!(refused.body.contains("delay_ms = -1"), "{}", refused.body);

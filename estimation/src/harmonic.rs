@@ -32,7 +32,7 @@ pub(crate) struct Grid {
     points: Vec<f64>,
     /// Real and then imaginary parts of `exp(j d w x)` for the lags d in question, point by point.
     phasors: Vec<f64>,
-    /// The lags d, zero left out.
+    /// The lags d except zero.
     lags: Vec<usize>,
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn grid_points(min: f64, max: f64, spacing: f64) -> Vec<f64> {
 }
 
 impl Grid {
-    /// A grid over [min, max] at most `spacing` apart, for series of these lags (zero apart) and angular step
+    /// A grid over [min, max] at most `spacing` apart, for series of these lags (except zero) and angular step
     /// `step_rad`.
     pub(crate) fn new(min: f64, max: f64, spacing: f64, lags: Vec<usize>, step_rad: f64) -> Self {
         let points = grid_points(min, max, spacing);

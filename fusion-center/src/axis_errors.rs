@@ -1,4 +1,4 @@
-//! Errors along the coordinates, where positions have a height: height is usually known worse than the place.
+//! Errors along the coordinates, where positions have a height, which is usually less accurate than the horizontal position.
 
 use std::collections::BTreeMap;
 

@@ -47,7 +47,7 @@ pub struct Entry {
 /// A fault of the file and its place.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Damage {
-    /// First byte, and the first byte behind.
+    /// First byte, and the first byte after it.
     pub bytes: [u64; 2],
     pub problem: String,
     /// Whether messages are lost.

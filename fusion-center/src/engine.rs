@@ -98,7 +98,7 @@ pub struct Engine {
     recorder: Option<Recorder>,
     history: History,
     thinning: Thinning,
-    /// What the thinning asks of the nodes.
+    /// Which frames the nodes are asked to report.
     stride: SharedStride,
     /// The run that the nodes report.
     run: Option<u64>,
@@ -274,7 +274,7 @@ impl Engine {
         }
     }
 
-    /// Books the fates of a report's paths and acknowledges it.
+    /// Records the fates of a report's paths and acknowledges it.
     fn acknowledge(&self, settlement: Settlement<PendingAcknowledgement>, reason: &str) {
         let Settlement { node, acknowledgement, fates, repeated, told } = settlement;
         self.node_table.settled(node, fates, repeated);

@@ -28,7 +28,7 @@ use crate::fix::FixRecord;
 const MOST_WAITING: usize = 1024;
 
 /// How often the file is synchronised, and compared with its path.
-const CARE: Duration = Duration::from_secs(1);
+const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Longest first line that is read to recognise a log.
 const MOST_FIRST_LINE: u64 = 1 << 20;
@@ -45,7 +45,7 @@ pub enum Existing {
     MoveAside,
 }
 
-/// Whether the reader of the log is there.
+/// Whether the reader of a log on standard output or of a pipe is still there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogReader {
     Present,
@@ -69,23 +69,24 @@ pub struct FixLog {
     waiting: VecDeque<Vec<u8>>,
     failures: Failures,
     part: Part,
-    cared: Instant,
+    synchronised: Instant,
     reader: LogReader,
 }
 
 /// The queue of a thread that writes a log, so that a disk that hangs holds up nothing else.
 pub struct LogQueue {
     queue: SyncSender<Arc<FixRecord>>,
-    /// Whether to wait for room. Fixes that find none in the queue of a file are lost.
-    patient: bool,
+    /// Whether a full queue blocks the caller. If not, fixes that find it full are lost.
+    blocking: bool,
     part: Part,
 }
 
 impl LogQueue {
-    /// Starts the thread. `stop` is cancelled when the reader of the log has left; `patient` waits for a slow log.
-    pub fn start(log: FixLog, stop: CancellationToken, patient: bool) -> io::Result<(Self, JoinHandle<()>)> {
+    /// Starts the thread. `stop` is cancelled when the reader of the log has left; `blocking` makes callers wait
+    /// for a slow log.
+    pub fn start(log: FixLog, stop: CancellationToken, blocking: bool) -> io::Result<(Self, JoinHandle<()>)> {
         let (queue, fixes) = sync_channel::<Arc<FixRecord>>(MOST_WAITING);
-        let patient = patient || matches!(log.output, LogOutput::Stdout(_));
+        let blocking = blocking || matches!(log.output, LogOutput::Stdout(_));
         let part = log.part.clone();
         let thread = std::thread::Builder::new().name("fix-log".into()).spawn(move || {
             let mut log = log;
@@ -96,7 +97,7 @@ impl LogQueue {
             }
             log.finish();
         })?;
-        Ok((Self { queue, patient, part }, thread))
+        Ok((Self { queue, blocking, part }, thread))
     }
 
     pub fn part(&self) -> &Part {
@@ -104,7 +105,7 @@ impl LogQueue {
     }
 
     pub fn write(&self, record: Arc<FixRecord>) {
-        let sent = match self.patient {
+        let sent = match self.blocking {
             true => self.queue.send(record).is_ok(),
             false => self.queue.try_send(record).is_ok(),
         };
@@ -134,7 +135,7 @@ impl FixLog {
             waiting: VecDeque::new(),
             failures: Failures::default(),
             part,
-            cared: Instant::now(),
+            synchronised: Instant::now(),
             reader: LogReader::Present,
         })
     }
@@ -151,7 +152,7 @@ impl FixLog {
             }
             Err(error) => self.part.lost(1, &error.to_string()),
         }
-        let written = self.write_waiting(now).and_then(|()| self.care(now));
+        let written = self.write_waiting(now).and_then(|()| self.synchronise(now));
         self.account(written, now);
         self.reader
     }
@@ -199,7 +200,7 @@ impl FixLog {
 
     fn write_waiting(&mut self, now: Instant) -> io::Result<()> {
         // A log that failed may have been removed with its directory.
-        if self.failures.failing() || now.saturating_duration_since(self.cared) >= CARE {
+        if self.failures.failing() || now.saturating_duration_since(self.synchronised) >= SYNC_INTERVAL {
             self.follow_path();
         }
         if matches!(self.output, LogOutput::Closed) {
@@ -224,11 +225,11 @@ impl FixLog {
         }
     }
 
-    fn care(&mut self, now: Instant) -> io::Result<()> {
-        if now.saturating_duration_since(self.cared) < CARE {
+    fn synchronise(&mut self, now: Instant) -> io::Result<()> {
+        if now.saturating_duration_since(self.synchronised) < SYNC_INTERVAL {
             return Ok(());
         }
-        self.cared = now;
+        self.synchronised = now;
         self.sync()
     }
 
@@ -282,7 +283,7 @@ pub fn move_aside(path: &Path) -> anyhow::Result<Option<PathBuf>> {
     make_way(path, Existing::MoveAside).with_context(|| format!("{} cannot be moved aside", path.display()))
 }
 
-/// Moves a file aside that cannot or shall not be continued.
+/// Moves aside a file that cannot or must not be continued.
 fn make_way(path: &Path, existing: Existing) -> io::Result<Option<PathBuf>> {
     let metadata = std::fs::metadata(path).ok().filter(|metadata| metadata.is_file() && metadata.len() > 0);
     if metadata.is_none() || existing == Existing::Append && can_be_continued(path)? {

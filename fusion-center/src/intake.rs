@@ -1,4 +1,4 @@
-//! What becomes of every report: assembled, and decided once. Pure: time is passed in.
+//! Assembles reports and decides once what becomes of each. Pure: time is passed in.
 //!
 //! A report that comes again after a broken connection is acknowledged with the fates of its first arrival, and the ledger
 //! counts its paths as repeated.
@@ -86,7 +86,7 @@ impl<T> Intake<T> {
         Err(self.settle(member, decision))
     }
 
-    /// A closed frame is to be solved: [`Self::decide`] is to follow.
+    /// Notes that a closed frame is to be solved; [`Self::decide`] must follow.
     pub fn to_be_solved(&mut self, frame: FrameId) {
         self.undecided.push((frame, Vec::new()));
     }

@@ -39,19 +39,19 @@ pub struct Journal {
     /// The latest fix, sent again if its truth arrives after it.
     pub latest: Arc<watch::Sender<Option<Arc<FixRecord>>>>,
     /// Longest wait for a truth that may still arrive.
-    pub patience: Duration,
+    pub longest_wait: Duration,
 }
 
 impl Journal {
     /// Takes fixes until their sender is dropped and none waits.
     pub fn run(mut self, fixes: &Receiver<PublishedFix>) {
-        let mut room = WaitingRoom::new(MOST_WAITING, self.patience);
+        let mut held = HoldingQueue::new(MOST_WAITING, self.longest_wait);
         let mut open = true;
-        while open || !room.queue.is_empty() {
+        while open || !held.queue.is_empty() {
             // No fix can be overdue while none waits.
-            let tick = if room.queue.is_empty() { Duration::from_secs(1) } else { TICK };
+            let tick = if held.queue.is_empty() { Duration::from_secs(1) } else { TICK };
             match fixes.recv_timeout(tick) {
-                Ok(fix) => room.enter(fix, Instant::now()),
+                Ok(fix) => held.push(fix, Instant::now()),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) if open => open = false,
                 Err(RecvTimeoutError::Disconnected) => std::thread::sleep(TICK),
@@ -61,7 +61,7 @@ impl Journal {
                 let frame = fix.record.frame_id();
                 fix.record.truth.is_none() && truth.get(frame).is_none() && truth.may_come(frame)
             };
-            while let Some(fix) = room.leave(Instant::now(), coming) {
+            while let Some(fix) = held.pop(Instant::now(), coming) {
                 self.write(fix);
             }
         }
@@ -91,26 +91,26 @@ impl Journal {
 
 /// A queue whose first item may be held back for a while. Time is passed in.
 #[derive(Debug)]
-struct WaitingRoom<T> {
+struct HoldingQueue<T> {
     queue: VecDeque<(Instant, T)>,
     most: usize,
-    patience: Duration,
+    longest_wait: Duration,
 }
 
-impl<T> WaitingRoom<T> {
-    fn new(most: usize, patience: Duration) -> Self {
-        Self { queue: VecDeque::new(), most, patience }
+impl<T> HoldingQueue<T> {
+    fn new(most: usize, longest_wait: Duration) -> Self {
+        Self { queue: VecDeque::new(), most, longest_wait }
     }
 
-    fn enter(&mut self, item: T, now: Instant) {
+    fn push(&mut self, item: T, now: Instant) {
         self.queue.push_back((now, item));
     }
 
-    /// The first item, unless what it waits for is still coming, it has waited less than `patience`, and at most `most`
+    /// The first item, unless what it waits for is still coming, it has waited less than `longest_wait`, and at most `most`
     /// items wait.
-    fn leave(&mut self, now: Instant, coming: impl Fn(&T) -> bool) -> Option<T> {
+    fn pop(&mut self, now: Instant, coming: impl Fn(&T) -> bool) -> Option<T> {
         let (since, first) = self.queue.front()?;
-        let waits = coming(first) && now - *since < self.patience && self.queue.len() <= self.most;
+        let waits = coming(first) && now - *since < self.longest_wait && self.queue.len() <= self.most;
         if waits { None } else { self.queue.pop_front().map(|(_, item)| item) }
     }
 }
@@ -123,19 +123,19 @@ mod tests {
     fn the_first_waits_within_bounds_and_keeps_its_place() {
         let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);
-        let mut room = WaitingRoom::new(3, Duration::from_millis(500));
-        room.enter(1, at(0));
-        room.enter(2, at(10));
+        let mut held = HoldingQueue::new(3, Duration::from_millis(500));
+        held.push(1, at(0));
+        held.push(2, at(10));
         assert_eq!(
-            room.leave(at(20), |item| *item == 1),
+            held.pop(at(20), |item| *item == 1),
             None,
             "two waits behind one, though nothing holds it"
         );
-        assert_eq!(room.leave(at(30), |_| false), Some(1));
-        assert_eq!(room.leave(at(509), |_| true), None);
-        assert_eq!(room.leave(at(510), |_| true), Some(2), "its time is up");
-        (3..7).for_each(|item| room.enter(item, at(600)));
-        assert_eq!(room.leave(at(600), |_| true), Some(3), "no room for four");
-        assert_eq!(room.leave(at(600), |_| true), None);
+        assert_eq!(held.pop(at(30), |_| false), Some(1));
+        assert_eq!(held.pop(at(509), |_| true), None);
+        assert_eq!(held.pop(at(510), |_| true), Some(2), "its time is up");
+        (3..7).for_each(|item| held.push(item, at(600)));
+        assert_eq!(held.pop(at(600), |_| true), Some(3), "no room for four");
+        assert_eq!(held.pop(at(600), |_| true), None);
     }
 }

@@ -1,6 +1,6 @@
 //! Positions and covariances as fixes state them.
 //!
-//! A position has two coordinates in a flat area at height zero, as before there were heights, and three elsewhere. A
+//! A position has two coordinates in a flat area at height zero, as in releases without heights, and three elsewhere. A
 //! covariance is over the free coordinates, which the fix names, and is stated as its upper triangle, row by row: xx, xy, yy,
 //! or xx, xy, xz, yy, yz, zz.
 

@@ -24,7 +24,7 @@ impl<J: Send + 'static, R: Send + 'static> Pool<J, R> {
         Self { work: Arc::new(work), workers, queue, running: FuturesOrdered::new() }
     }
 
-    /// Queues a job whose first report came at `first_ns`; [`Self::start`] is to follow.
+    /// Queues a job whose first report came at `first_ns`; [`Self::start`] must follow.
     pub fn submit(&mut self, first_ns: u64, job: J) {
         self.queue.push(first_ns, job);
     }
@@ -58,8 +58,8 @@ impl<J: Send + 'static, R: Send + 'static> Pool<J, R> {
         self.queue.oldest()
     }
 
-    /// The next result in order, and how long it took; never completes when idle. An error means that the work panicked. [`Self::start`] is to
-    /// follow.
+    /// The next result in order, and how long it took; never completes when idle. An error means that the work
+    /// panicked. [`Self::start`] must follow.
     pub async fn next(&mut self) -> Result<(R, Duration), JoinError> {
         match self.running.next().await {
             Some(result) => result.inspect(|(_, took)| self.queue.solved(took.as_nanos() as u64)),

@@ -30,7 +30,7 @@ const WATCHER_BACKLOG: usize = 256;
 const QUEUE: usize = 256;
 
 /// How long log and statistics wait for a truth that may still arrive.
-const TRUTH_PATIENCE: Duration = Duration::from_millis(500);
+const TRUTH_WAIT: Duration = Duration::from_millis(500);
 
 /// A solved frame to be published.
 #[derive(Debug)]
@@ -72,15 +72,15 @@ impl Publisher {
         truth: TruthStore,
         log: Option<(LogQueue, JoinHandle<()>)>,
     ) -> anyhow::Result<(Self, PublisherThread)> {
-        Self::start_patient(system, truth, log, TRUTH_PATIENCE)
+        Self::start_with_wait(system, truth, log, TRUTH_WAIT)
     }
 
-    /// The same, with `patience` as the journal's longest wait for a truth.
-    fn start_patient(
+    /// Like [`Self::start`], with the journal's longest wait for a truth.
+    fn start_with_wait(
         system: Arc<System>,
         truth: TruthStore,
         log: Option<(LogQueue, JoinHandle<()>)>,
-        patience: Duration,
+        longest_wait: Duration,
     ) -> anyhow::Result<(Self, PublisherThread)> {
         let (log, log_thread) = log.unzip();
         let (queue, mut incoming) = mpsc::channel::<Outgoing>(QUEUE);
@@ -99,7 +99,7 @@ impl Publisher {
             log,
             statistics: viewer.statistics.clone(),
             latest: latest.clone(),
-            patience,
+            longest_wait,
         };
         let thread = |name: &str| std::thread::Builder::new().name(name.into());
         let journal = thread("journal").spawn(move || journal.run(&to_write))?;
@@ -203,14 +203,15 @@ mod tests {
     fn start(
         truth: &TruthStore,
         log: Option<&Path>,
-        patience: Duration,
+        longest_wait: Duration,
     ) -> (Publisher, PublisherThread, broadcast::Receiver<Arc<FixRecord>>) {
         let system = Arc::new(System::new(&Scenario::default()).unwrap());
         let log = log.map(|path| {
             let log = FixLog::open(path, Existing::Append, Part::unobserved("fixes log")).unwrap();
             LogQueue::start(log, CancellationToken::new(), true).unwrap()
         });
-        let (publisher, thread) = Publisher::start_patient(system, truth.clone(), log, patience).unwrap();
+        let (publisher, thread) =
+            Publisher::start_with_wait(system, truth.clone(), log, longest_wait).unwrap();
         let watcher = publisher.viewer().watch().unwrap();
         (publisher, thread, watcher)
     }
@@ -236,7 +237,7 @@ mod tests {
         thread.finish().unwrap();
     }
 
-    /// A stream that is open and tells nothing: with an hour of patience, who waited for it would wait for an hour.
+    /// A stream that is open and tells nothing: with a longest wait of an hour, whoever waited for it would wait for an hour.
     #[test]
     fn a_silent_truth_holds_up_no_watcher_and_the_log_gets_it_in_order() {
         let directory = tempfile::tempdir().unwrap();

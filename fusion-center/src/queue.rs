@@ -1,8 +1,8 @@
-//! The frames that wait for a solver: freshness first. Pure: time is passed in.
+//! The queue of frames that wait for a solver, from which frames that are too old are shed. Pure: time is passed in.
 //!
-//! A fix is worth having while it is young. A waiting frame is shed as soon as it could no longer be solved within
+//! A fix is useful only while it is recent. A waiting frame is shed as soon as it could no longer be solved within
 //! [`AGE_DEADLINES`] deadlines of its first report, judged by how long solving has taken lately, and the oldest is shed when
-//! too many wait. Under overload the solvers therefore spend their time only on frames whose fixes will be young.
+//! too many wait. Under overload the solvers therefore spend their time only on frames whose fixes will be recent.
 //! A machine on which no solve is fast enough keeps the newest frame: it still gives fixes.
 
 use std::collections::VecDeque;

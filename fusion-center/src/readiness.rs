@@ -1,4 +1,4 @@
-//! Whether a fix could be made and published now, for `/ready`. Pure but for [`watch`].
+//! Whether a fix could be made and published now, for `/ready`. Pure except for [`watch`].
 //!
 //! Writers of files set conditions of their own, such as a fix log that cannot be written.
 
@@ -13,7 +13,7 @@ use crate::node_table::NodeTable;
 /// How long without a frame the fusion center counts as ready.
 const MOST_QUIET: Duration = Duration::from_secs(5);
 
-/// How often readiness is looked at.
+/// How often readiness is checked.
 const INTERVAL: Duration = Duration::from_millis(250);
 
 /// What readiness depends on.

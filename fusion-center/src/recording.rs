@@ -71,7 +71,7 @@ impl RecordingError {
         }
     }
 
-    /// Whether there is no room, which may change.
+    /// Whether the disk is full, which may change.
     pub fn is_full_disk(&self) -> bool {
         matches!(self.source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
     }

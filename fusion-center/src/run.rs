@@ -1,6 +1,5 @@
-//! The process: settings, ports, work, drain.
+//! The process: checks settings, binds ports, serves, and drains when it is stopped.
 
-use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +14,7 @@ use proto::{DESCRIPTORS, HTTP2_WINDOW_BYTES};
 use serde::Serialize;
 use settings::{Layered, SettingsError};
 use telemetry::exit::{self, Failure};
+use telemetry::listener::bind;
 use telemetry::listener::limits::{self, http2_server};
 use telemetry::process;
 use telemetry::{Health, HostNames, Listener, Loss, Metrics, Started, follow_certificate, health, http};
@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::Request;
 use tonic::service::interceptor::InterceptedService;
 use tracing::field::display;
-use trust::options::{acceptor_at, grpc_acceptor};
+use trust::options::{grpc_acceptor, http_acceptor};
 use trust::{Acceptor, Needs, Peer};
 
 use crate::dashboard::{Control, Dashboard, SiteView};
@@ -55,7 +55,7 @@ const RECORDING: &str = "recording";
 const EVENT_QUEUE: usize = 256;
 
 /// How long connections may take to end by themselves.
-const FAREWELL: Duration = Duration::from_secs(2);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The bound ports.
 #[derive(Debug)]
@@ -67,9 +67,6 @@ pub struct FusionListeners {
 impl FusionListeners {
     /// Binds the ports of `options`; the error names the address.
     pub async fn bind(options: &FusionOptions) -> anyhow::Result<Self> {
-        let bind = async |address: SocketAddr| {
-            TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))
-        };
         Ok(Self { grpc: bind(options.listen).await?, http: bind(options.http_listen).await? })
     }
 }
@@ -154,8 +151,8 @@ pub async fn run(
     serve(options, site, solver, listeners, shutdown, |_| ()).await
 }
 
-/// The same with an estimator of one's own, which gets frames of the payload that `options` select. It solves single
-/// frames only: batches are ignored, and a replay of a recording uses the built-in estimator.
+/// Like [`run`], with another estimator, which gets frames of the payload that `options` select. It solves single frames
+/// only: batches are ignored, and a replay of a recording uses the built-in estimator.
 pub async fn run_with(
     estimator: Box<dyn Estimator>,
     options: FusionOptions,
@@ -179,7 +176,11 @@ async fn serve(
     let site = Arc::new(SharedSite::new(site)?);
     let count = site.system.irs_count();
     let payload = options.method.payload(&site.system);
-    tracing::info!(payload = ?payload.kind, precision = payload.precision.name(), "nodes are asked to send");
+    tracing::info!(
+        payload = payload.kind.name(),
+        precision = payload.precision.name(),
+        "nodes are asked to send"
+    );
     if let Some(reason) = site.system.beyond_the_plane() {
         tracing::info!("fixes are located directly: {reason}");
     }
@@ -189,7 +190,7 @@ async fn serve(
     let system = Arc::new(site.system.clone());
     let (metrics, health) = (Metrics::new(), Health::new());
     let truth = TruthStore::default();
-    // Both are opened before anything is written.
+    // The fix log and the recording are opened before anything is written to either.
     let part = |name| health.degradations.part(name, &metrics);
     let fixes = options.fixes.as_deref();
     let log = fixes.map(|path| FixLog::open(path, Existing::Append, part(FIXES_LOG))).transpose()?;
@@ -231,7 +232,7 @@ async fn serve(
     let control = Control::new(options.control, identity.clone());
     let dashboard = Dashboard::new(viewer.clone(), node_table.clone(), site_view, control);
     let names = HostNames::new(&options.names.http_name);
-    let acceptor = acceptor_at(identity.as_ref(), listeners.http.local_addr());
+    let acceptor = http_acceptor(identity.as_ref(), listeners.http.local_addr());
     let page = serve_page((listeners.http, acceptor), names, &metrics, &health, dashboard, &drained)?;
     let grpc =
         Listener::new(listeners.grpc, limits::GRPC, &metrics).secured(grpc_acceptor(identity.as_ref()));
@@ -253,7 +254,7 @@ async fn serve(
     let incomplete_files = health.degradations.losses();
     let summary = FusionSummary { incomplete_files, ..FusionSummary::new(&viewer, &node_table) };
     drained.cancel();
-    if tokio::time::timeout(FAREWELL, servers).await.is_err() {
+    if tokio::time::timeout(CLOSE_TIMEOUT, servers).await.is_err() {
         tracing::warn!("some connections did not end by themselves");
     }
     tracing::info!(fixes = summary.figures.fixes, unaccounted = summary.unaccounted, "drained");

@@ -38,7 +38,7 @@ const MOST_PENDING_BYTES: usize = 32 << 20;
 const SEGMENT_BYTES: u64 = 1 << 30;
 
 /// How often the file is synchronised, and compared with its path.
-const CARE: Duration = Duration::from_secs(1);
+const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Name of the metadata record, and its keys.
 pub const METADATA: &str = "hyloc";
@@ -143,7 +143,7 @@ pub struct Segments {
     holes: Vec<HoleEntry>,
     failures: Failures,
     part: Part,
-    cared: Instant,
+    synchronised: Instant,
 }
 
 impl Segments {
@@ -158,7 +158,7 @@ impl Segments {
             holes: Vec::new(),
             failures: Failures::default(),
             part,
-            cared: Instant::now(),
+            synchronised: Instant::now(),
         };
         match segments.open() {
             Ok(segment) => segments.current = Some(segment),
@@ -187,7 +187,7 @@ impl Segments {
         }
     }
 
-    /// Adds holes that somebody else has counted.
+    /// Adds holes that were counted elsewhere.
     pub fn add_holes(&mut self, holes: Vec<HoleEntry>) {
         for hole in holes {
             for frame in [hole.first, hole.last] {
@@ -249,9 +249,9 @@ impl Segments {
     }
 
     fn try_commit(&mut self, now: Instant) -> Result<(), RecordingError> {
-        let care = now.saturating_duration_since(self.cared) >= CARE;
-        if care || self.failing() {
-            // Nobody can read a file that was removed.
+        let due = now.saturating_duration_since(self.synchronised) >= SYNC_INTERVAL;
+        if due || self.failing() {
+            // A file that was removed cannot be read: a new one is begun.
             self.current.take_if(|segment| segment.is_gone());
         }
         let mut segment = match self.current.take() {
@@ -261,8 +261,8 @@ impl Segments {
         let written = segment.write(&self.holes, &self.pending);
         let path = segment.path.clone();
         let mut result = written.map_err(|error| RecordingError::container(&path, error));
-        if care && result.is_ok() {
-            self.cared = now;
+        if due && result.is_ok() {
+            self.synchronised = now;
             result = segment.file.sync_data().map_err(RecordingError::file(&path));
         }
         self.current = Some(segment);
@@ -439,7 +439,7 @@ mod tests {
         std::fs::rename(&directory, &aside).unwrap();
         std::fs::write(&directory, "in the way").unwrap();
         (1..=40).for_each(|frame| segments.add(entry(frame, 1 << 20)));
-        let later = now + 2 * CARE;
+        let later = now + 2 * SYNC_INTERVAL;
         segments.commit(later);
         assert_eq!(all.current().len(), 1);
         assert_eq!(segments.pending.len(), 32, "as many as may wait");

@@ -135,7 +135,7 @@ impl Fusion for FusionService {
         let session = request.metadata().get(SESSION_KEY).and_then(|value| value.to_str().ok());
         let connected = match session {
             None => Err(Status::unauthenticated("no session: register first")),
-            // A session is worth nothing without the certificate of its index.
+            // A session is valid only together with the certificate of its index.
             Some(session) if proven.is_some_and(|proven| !self.node_table.belongs(session, proven)) => {
                 Err(Status::unauthenticated("this session belongs to another certificate: register again"))
             }
@@ -219,7 +219,7 @@ impl Fusion for FusionService {
                 () = sender.closed() => {}
                 () = slot.evicted.cancelled() => {
                     let reason = "closed: this address has too many watchers, and another one was opened";
-                    // A watcher that does not read finds out when it reads again.
+                    // A watcher that does not read gets the error when it reads again.
                     let _ = sender.try_send(Err(Status::resource_exhausted(reason)));
                 }
             }

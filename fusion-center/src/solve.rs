@@ -1,7 +1,7 @@
-//! One frame solved: the pure chain with a stopwatch around its two steps.
+//! Solves a frame and measures the time of angles and location.
 //!
-//! With batches a frame takes part in several fixes; what these have in common is made once and kept with it.
-//! It sees only received paths: the truth is in `truth`, which nothing here can reach.
+//! With batches, a frame takes part in several fixes; the part of the work that they share is done once and kept with
+//! the frame. The solver sees only received paths and has no access to the truth.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -17,7 +17,7 @@ use crate::basis::{Basis, FrameBasis};
 use crate::fix::{FixRecord, Source};
 use crate::method::MethodSettings;
 
-/// What solves frames: an estimator of single frames, and the fuser of batches where there is one.
+/// Solves frames: an estimator of single frames, and the fuser of batches if there is one.
 pub struct Solver {
     estimator: Arc<dyn Estimator>,
     batches: Option<Arc<Fuser>>,
@@ -53,7 +53,7 @@ impl Solver {
 pub struct Solved {
     /// The fix, or why there is none; its timing holds the solver's part.
     pub record: FixRecord,
-    /// The data that it was made of.
+    /// The data that it was made from.
     pub basis: Basis,
     /// The kind of reason why there is no fix, without figures, so that reasons can be counted.
     pub reason: Option<String>,
@@ -89,19 +89,19 @@ impl Solved {
     }
 }
 
-/// Why there is no fix where there is nothing to be seen.
+/// The reason why a frame in which no target was detected has no fix.
 pub const NO_TARGET: &str = "no target: noise alone looks like this";
 
-/// A frame that others may be solved with: what came of it, surveyed at most once.
+/// A frame that is kept for the batches of later frames; it is surveyed at most once.
 #[derive(Debug)]
 pub struct Kept {
-    /// What came.
+    /// The paths that were received.
     pub blocks: FrameBlocks,
     survey: OnceLock<Result<Survey, Missed>>,
 }
 
 impl Kept {
-    /// Not surveyed yet.
+    /// A frame that has not been surveyed.
     pub fn new(blocks: FrameBlocks) -> Self {
         Self { blocks, survey: OnceLock::new() }
     }
@@ -111,7 +111,7 @@ impl Kept {
     }
 }
 
-/// Frames before the one in question, of the same run, with their numbers.
+/// The earlier frames of a batch, with their numbers.
 pub type Earlier = Vec<(u64, Arc<Kept>)>;
 
 /// Solves a frame, together with earlier ones where those are given; the first fix counts.
@@ -119,7 +119,7 @@ pub fn solve(solver: &Solver, frame: FrameId, kept: &Kept, earlier: &Earlier, so
     let started = Instant::now();
     if let Some(fuser) = solver.batches.as_deref().filter(|_| !earlier.is_empty()) {
         match solve_batch(fuser, (frame.frame, kept), earlier) {
-            // Several frames may lack what one has, such as a target that keeps its velocity.
+            // A batch may be unobservable where a single frame is not, for example if the target changes its velocity.
             Err(FusionError::Missed(Missed::Unobservable)) => {}
             outcome => {
                 let times = (Duration::ZERO, started.elapsed());
@@ -164,7 +164,7 @@ impl History {
         Self { batch_frames, ..Self::default() }
     }
 
-    /// Takes a frame; gives those before it that make up its batch.
+    /// Adds a frame; returns the earlier frames of its batch.
     pub fn take(&mut self, frame: FrameId, kept: &Arc<Kept>) -> Earlier {
         if self.batch_frames < 2 {
             return Vec::new();

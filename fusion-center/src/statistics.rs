@@ -134,9 +134,9 @@ pub struct Statistics {
     judged: u64,
     /// Frames that these were made from, with repetition.
     frames: u64,
-    error: Moments,
-    bound: Moments,
-    nees: Moments,
+    error: SquareSums,
+    bound: SquareSums,
+    nees: SquareSums,
     error_times_bound: f64,
     axes: AxisErrors,
     /// Free coordinates of the latest of these fixes.
@@ -146,12 +146,12 @@ pub struct Statistics {
 
 /// Sums of the values and of their squares.
 #[derive(Debug, Clone, Copy, Default)]
-struct Moments {
+struct SquareSums {
     sum: f64,
     square_sum: f64,
 }
 
-impl Moments {
+impl SquareSums {
     fn add(&mut self, value: f64) {
         self.sum += value;
         self.square_sum += value.powi(2);
@@ -252,7 +252,7 @@ impl Statistics {
         if self.judged < 2 || !(error > 0.0 && bound > 0.0) {
             return None;
         }
-        let square = |moments: &Moments, mean: f64| moments.square_sum / (count * mean * mean) - 1.0;
+        let square = |sums: &SquareSums, mean: f64| sums.square_sum / (count * mean * mean) - 1.0;
         let product = self.error_times_bound / (count * error * bound) - 1.0;
         let variance = square(&self.error, error) + square(&self.bound, bound) - 2.0 * product;
         let half = NORMAL_95 * self.variance_of_mean(variance).sqrt();

@@ -2,8 +2,8 @@
 //!
 //! A frame that will be shed costs every node its matched filter and the backhaul its bytes, and on one machine the processor
 //! time that the solvers lack. When frames come at m times the rate that the solvers can hold, the nodes are therefore asked
-//! to report those alone whose number is a multiple of m: the same frames at every node, so that frames stay complete.
-//! m is rounded down, so that the solvers never wait for frames; what is too many is shed. The request is part
+//! to report only those whose number is a multiple of m: the same frames at every node, so that frames stay complete.
+//! m is rounded down, so that the solvers never wait for frames; frames in excess are shed. The request is part
 //! of every acknowledgement and expires at the node, so that all frames come again soon after the overload.
 
 use proto::convert::FrameId;

@@ -18,7 +18,7 @@ use crate::place::{Axes, FixPlace, symmetric, upper_triangle};
 /// Frames of one source whose truth is kept: more than the fixes under way and the frames of a batch.
 const REMEMBERED_FRAMES: usize = 8192;
 
-/// Streams that may be open at a time: one simulator, its next life, and room for a mistake.
+/// Streams that may be open at a time: one of a simulator, one of its restarted process, and two spare ones.
 const MOST_OPEN: usize = 4;
 
 /// Sources that are remembered, open or not.
@@ -37,7 +37,7 @@ pub struct TrueTarget {
 /// Why a record of the truth is not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TruthError {
-    #[error("a stream tells the truth of one run: this one has told that of run {told}")]
+    #[error("a stream carries the truth of one run, and this one belongs to run {told}")]
     OtherRun { told: u64 },
     #[error("the frame is more than {FARTHEST} frames from the latest fix of its run, {latest}")]
     Far { latest: u64 },
@@ -45,23 +45,23 @@ pub enum TruthError {
     Known,
 }
 
-/// Truth by source and frame, bounded. A source displaces only its own oldest records, and what was told first counts.
-/// Shared, cheap to clone.
+/// Truth by source and frame, bounded. A source displaces only its own oldest records, and of two records
+/// of a frame the first counts. Shared, cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct TruthStore(Arc<Mutex<Records>>);
 
 #[derive(Debug, Default)]
 struct Records {
     /// In the order of opening.
-    sources: Vec<Told>,
+    sources: Vec<SourceRecords>,
     opened: u64,
     /// The frame of the latest fix.
     fixed: Option<FrameId>,
 }
 
-/// What one stream has told.
+/// The records of one stream.
 #[derive(Debug, Default)]
-struct Told {
+struct SourceRecords {
     number: u64,
     open: bool,
     run: Option<u64>,
@@ -72,7 +72,7 @@ struct Told {
     latest: Option<u64>,
 }
 
-impl Told {
+impl SourceRecords {
     fn tell(&mut self, frame: FrameId, target: TrueTarget) -> Result<(), TruthError> {
         let told = *self.run.get_or_insert(frame.run);
         if told != frame.run {
@@ -148,7 +148,7 @@ impl TruthStore {
         }
         records.opened += 1;
         let number = records.opened;
-        records.sources.push(Told { number, open: true, ..Told::default() });
+        records.sources.push(SourceRecords { number, open: true, ..SourceRecords::default() });
         Some(TruthSource { store: self.clone(), number })
     }
 
@@ -158,7 +158,7 @@ impl TruthStore {
         if records.sources.last().and_then(|told| told.run) != Some(frame.run) {
             records.opened += 1;
             let number = records.opened;
-            records.sources.push(Told { number, ..Told::default() });
+            records.sources.push(SourceRecords { number, ..SourceRecords::default() });
             let surplus = records.sources.len().saturating_sub(MOST_SOURCES);
             records.sources.drain(..surplus);
         }
@@ -176,7 +176,7 @@ impl TruthStore {
         self.records().sources.iter().any(|told| told.may_tell(frame))
     }
 
-    /// A fix of this frame is published: the truth that is told should be near it.
+    /// A fix of this frame was published: further records should be of frames near it.
     pub fn fixed(&self, frame: FrameId) {
         self.records().fixed = Some(frame);
     }

@@ -45,7 +45,7 @@ impl Viewers {
         self.table().slots.len()
     }
 
-    /// A slot for a viewer at `peer`, in place of another one if necessary; none if that would be unfair.
+    /// A slot for a viewer at `peer`, in place of another one if necessary; none if no peer has more slots than one.
     pub fn join(&self, peer: IpAddr) -> Option<ViewerSlot> {
         let mut table = self.table();
         if table.slots.len() >= MOST_VIEWERS {

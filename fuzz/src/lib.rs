@@ -20,7 +20,7 @@ use prost::Message;
 use proto::convert::report_from_wire;
 use proto::echo::EchoFrame;
 use proto::echo::zmtp::inbound::{Inbound, InboundEvent as Incoming};
-use proto::echo::zmtp::scan::{COMMAND_BYTES, FrameHeader, MessageLimits, Scanner, Token, Violation};
+use proto::echo::zmtp::scan::{COMMAND_BYTES, MessageLimits, Violation, scan_pieces};
 use proto::site::SharedSite;
 use proto::v1;
 
@@ -182,8 +182,8 @@ pub fn zmtp(data: &[u8]) {
     let (head, tail) = stream.split_at(usize::from(first).min(stream.len()));
     let pieces: Vec<&[u8]> = [head].into_iter().chain(tail.chunks(usize::from(period) + 1)).collect();
 
-    let whole = scan(limits, &[stream]);
-    assert_eq!(whole, scan(limits, &pieces), "the cuts change what is scanned");
+    let whole = scan_pieces(limits, &[stream]);
+    assert_eq!(whole, scan_pieces(limits, &pieces), "the cuts change what is scanned");
     let (headers, body, violation) = whole;
     assert!(body <= stream.len(), "bytes that did not come");
     for header in headers {
@@ -206,25 +206,6 @@ pub fn zmtp(data: &[u8]) {
         }
     }
     assert!(assembled <= body, "bytes that were not scanned");
-}
-
-/// Headers, bytes of bodies and the violation of a stream that comes in pieces.
-fn scan(limits: MessageLimits, pieces: &[&[u8]]) -> (Vec<FrameHeader>, usize, Option<Violation>) {
-    let (mut scanner, mut headers, mut body) = (Scanner::new(limits), Vec::new(), 0);
-    for piece in pieces {
-        let mut input = *piece;
-        loop {
-            match scanner.next(&mut input) {
-                Ok(Some(Token::Greeting)) => {}
-                Ok(Some(Token::Header(header))) => headers.push(header),
-                Ok(Some(Token::Body(bytes))) => body += bytes.len(),
-                Ok(None) => break,
-                Err(violation) => return (headers, body, Some(violation)),
-            }
-        }
-        assert!(input.is_empty(), "bytes were left over");
-    }
-    (headers, body, None)
 }
 
 /// The events of a stream that comes in pieces, and the violation that ends it.

@@ -53,9 +53,9 @@ enum HylocCommand {
     /// process dies, or a node before the first fix, the demo ends.
     #[command(verbatim_doc_comment)]
     Demo(DemoFlags),
-    /// Run a fusion center: assembles the blocks of all nodes, solves, locates, publishes fixes.
+    /// Run a fusion center: assembles the reports of all nodes, estimates positions and publishes fixes.
     Fusion(Box<Layered<fusion_center::FusionOptions>>),
-    /// Run the node of one IRS: matched-filters echoes and streams blocks to the fusion center.
+    /// Run the node of one IRS: estimates delays from echoes by matched filter and reports to the fusion center.
     Node(Box<Layered<irs_node::NodeOptions>>),
     /// Run the simulator: sends echo frames to the nodes, and the truth to the fusion center for display.
     Simulate(Box<Layered<simulator::SimulatorOptions>>),

@@ -18,12 +18,11 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::Context;
 use proto::echo::EchoesService;
 use serde::Serialize;
 use settings::{EndpointOptions, Layered, SettingsError};
 use telemetry::exit::{self, Failure};
-use telemetry::listener::limits;
+use telemetry::listener::{bind_some, limits};
 use telemetry::{Endpoints, Health, Listener, Metrics, Started, process};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -68,14 +67,7 @@ impl NodeListeners {
     pub async fn bind(options: &NodeOptions) -> anyhow::Result<Self> {
         let EndpointOptions { http_listen, health_listen, names } = &options.endpoints;
         let endpoints = Endpoints::bind(*http_listen, *health_listen).await?.with_names(&names.http_name);
-        let echo = match options.echo_listen {
-            Some(address) => {
-                let bound = TcpListener::bind(address).await;
-                Some(bound.with_context(|| format!("cannot listen on {address}"))?)
-            }
-            None => None,
-        };
-        Ok(Self { endpoints, echo })
+        Ok(Self { endpoints, echo: bind_some(options.echo_listen).await? })
     }
 
     /// The start line with these addresses.

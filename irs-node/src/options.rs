@@ -39,9 +39,8 @@ pub struct NodeOptions {
     /// The site to require; by default the node takes that of the fusion center.
     #[command(flatten)]
     pub scenario: ScenarioChoice,
-    /// What is sent of every path: parameters (delay and angle only), block, or spectrum; `auto` sends what the fusion
-    /// center asks for.
-    #[arg(long, default_value = "auto", value_parser = payload)]
+    #[arg(long, default_value = "auto", value_parser = payload,
+          help = format!("What is sent of every path: {}; `auto` sends what the fusion center asks for", payloads()))]
     pub payload: OrNone<PayloadKind>,
     /// Precision of the payload: f64, f32, or q16, q8, q4, q2 for that many bits per real number; `auto` is what the
     /// fusion center asks for.
@@ -104,7 +103,13 @@ impl NodeOptions {
 
 /// The name of a payload, or `auto`.
 pub fn payload(text: &str) -> Checked<Option<PayloadKind>> {
-    auto_or("parameters, block or spectrum")(text)
+    auto_or(&payloads())(text)
+}
+
+/// The names of all payloads, as in "parameters, block or spectrum".
+pub fn payloads() -> String {
+    let [others @ .., last] = PayloadKind::ALL.map(PayloadKind::name);
+    format!("{} or {last}", others.join(", "))
 }
 
 /// The name of a precision, or `auto`.

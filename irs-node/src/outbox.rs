@@ -138,7 +138,7 @@ impl Outbox {
         Some(self.under_way.remove(position).report)
     }
 
-    /// Books the acknowledgement of a report and returns the report; none if it is not under way.
+    /// Records the acknowledgement of a report and returns the report; none if it is not under way.
     pub fn acknowledge(&mut self, decision: &v1::Acknowledgement) -> Option<v1::FrameReport> {
         if decision.credit > 0 {
             self.credit = allowed(decision.credit);

@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
+use estimation::fusion::PayloadKind;
 use proto::backoff::Backoff;
 use proto::channel::connect;
 use proto::clock::unix_time_ns;
@@ -125,8 +126,8 @@ impl Reporter {
             self.context.readiness.fusion(Some(format!("not registered: {reason}")));
             if let Some(notice) = failures.failed(Instant::now().into_std(), &reason) {
                 let (attempts, failing_for_s) = (notice.attempts, notice.failing_for_s());
-                let code = status.code();
-                tracing::warn!(?code, reason, attempts, failing_for_s, "not registered: trying again");
+                let code = status.code().description();
+                tracing::warn!(code, reason, attempts, failing_for_s, "not registered: trying again");
             }
             backoff.wait().await;
         }
@@ -173,10 +174,10 @@ impl Reporter {
     fn assign(&self, assignment: Assignment, reply: &v1::RegisterReply) {
         let format = assignment.format;
         if self.assignments.borrow().as_ref() != Some(&assignment) {
-            let (payload, precision) = (format.kind, format.precision.name());
-            let asked = payload_from_wire(reply.payload).map(tracing::field::debug);
+            let (payload, precision) = (format.kind.name(), format.precision.name());
+            let asked = payload_from_wire(reply.payload).map(PayloadKind::name);
             let asked_precision = precision_from_wire(reply.precision).map(Precision::name);
-            tracing::info!(?payload, precision, asked, asked_precision, "payload, and what was asked for");
+            tracing::info!(payload, precision, asked, asked_precision, "payload, and what was asked for");
             // Reports of another index or site are useless.
             self.context.outbox.send_modify(Outbox::clear);
             self.assignments.send_replace(Some(assignment));

@@ -32,6 +32,16 @@ pub enum Wavefront {
     Spherical,
 }
 
+impl Wavefront {
+    /// Its name in scenarios.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Plane => "plane",
+            Self::Spherical => "spherical",
+        }
+    }
+}
+
 /// The carrier: wavelength, and the shape of its waves.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Carrier {
@@ -173,12 +183,6 @@ impl Aperture {
         self.offsets_m.is_empty()
     }
 
-    /// Largest distance between two elements.
-    pub fn diameter_m(&self) -> f64 {
-        let farthest = |from: &Point| self.offsets_m.iter().map(|to| (to - from).norm()).fold(0.0, f64::max);
-        self.offsets_m.iter().map(farthest).fold(0.0, f64::max)
-    }
-
     /// Response of every element to a point at `relative_m` from the reference point.
     pub fn response(&self, carrier: &Carrier, relative_m: &Point) -> CVector {
         let element = |offset: &Point| unit_phasor(carrier.phase_rad(offset, relative_m).0);
@@ -239,6 +243,12 @@ mod tests {
         }
     }
 
+    /// Largest distance between two elements.
+    fn diameter_m(aperture: &Aperture) -> f64 {
+        let offsets_m = &aperture.offsets_m;
+        offsets_m.iter().flat_map(|a| offsets_m.iter().map(move |b| (a - b).norm())).fold(0.0, f64::max)
+    }
+
     #[test]
     fn axes_of_a_level_panel() {
         let towards_x = Orientation::towards(Point::zeros(), Point::new(3.0, 0.0, 0.0));
@@ -251,7 +261,7 @@ mod tests {
         assert_eq!(grid.len(), 6);
         assert!((grid.offsets_m[0] - Point::new(0.0, -0.5, -0.25)).norm() < 1e-15);
         assert!((grid.offsets_m[5] - Point::new(0.0, 0.5, 0.25)).norm() < 1e-15);
-        assert!((grid.diameter_m() - 1.25f64.sqrt()).abs() < 1e-15);
+        assert!((diameter_m(&grid) - 1.25f64.sqrt()).abs() < 1e-15);
     }
 
     proptest! {
@@ -277,12 +287,12 @@ mod tests {
             let carrier = Carrier { wavelength_m, wavefront };
             let v = p - centre_m;
             for aperture in [Aperture::grid(grid, spacing_m, &orientation), Aperture::line_from_end(grid.columns, spacing_m, &orientation)] {
-                prop_assume!(v.norm() > 1.0 + 2.0 * aperture.diameter_m());
+                prop_assume!(v.norm() > 1.0 + 2.0 * diameter_m(&aperture));
                 let (response, derivatives) = aperture.expansion(&carrier, &v);
                 prop_assert!((response - aperture.response(&carrier, &v)).norm() == 0.0);
                 for (axis, derivative) in derivatives.iter().enumerate() {
                     // Fourth order: truncation and rounding both stay below 1e-8 of the derivative's scale.
-                    let h = 1e-3 * v.norm().min(wavelength_m * v.norm() / (0.1 + aperture.diameter_m()));
+                    let h = 1e-3 * v.norm().min(wavelength_m * v.norm() / (0.1 + diameter_m(&aperture)));
                     let at = |steps: f64| aperture.response(&carrier, &(v + Point::ith(axis, steps * h)));
                     let difference = ((at(1.0) - at(-1.0)).scale(8.0) - (at(2.0) - at(-2.0))).unscale(12.0 * h);
                     let scale = 1.0 + derivative.norm();

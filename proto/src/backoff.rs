@@ -42,8 +42,8 @@ impl Backoff {
     }
 }
 
-/// A number that distinguishes instances of a process. Only identities and timing may depend on it.
-pub fn random_u64() -> u64 {
+/// A random number, on which only timing may depend.
+fn random_u64() -> u64 {
     RandomState::new().hash_one(std::process::id())
 }
 

@@ -357,8 +357,7 @@ pub fn payload_to_wire(kind: PayloadKind) -> v1::Payload {
 
 /// The payload that a message names; none if it is not known.
 pub fn payload_from_wire(payload: i32) -> Option<PayloadKind> {
-    let kinds = [PayloadKind::Parameters, PayloadKind::Block, PayloadKind::Spectrum];
-    kinds.into_iter().find(|&kind| payload_to_wire(kind) as i32 == payload)
+    PayloadKind::ALL.into_iter().find(|&kind| payload_to_wire(kind) as i32 == payload)
 }
 
 pub fn precision_to_wire(precision: Precision) -> v1::Precision {
@@ -386,7 +385,7 @@ mod tests {
         for precision in Precision::ALL {
             assert_eq!(precision_from_wire(precision_to_wire(precision) as i32), Some(precision));
         }
-        for kind in [PayloadKind::Parameters, PayloadKind::Block, PayloadKind::Spectrum] {
+        for kind in PayloadKind::ALL {
             assert_eq!(payload_from_wire(payload_to_wire(kind) as i32), Some(kind));
         }
         for unknown in [0, 99, -1] {

@@ -57,7 +57,7 @@ fn every_payload_survives_the_wire() {
     let source = source();
     let delays = DelayEstimator::new(source.system(), NODE).unwrap();
     let delays = delays.estimate(&source.frame(NODE, 7, source.target_m(7))).unwrap();
-    for kind in [PayloadKind::Parameters, PayloadKind::Block, PayloadKind::Spectrum] {
+    for kind in PayloadKind::ALL {
         for precision in Precision::ALL {
             let bytes = message_of(&source, PayloadFormat { kind, precision }).encode_to_vec();
             assert!(bytes.len() <= max_report_bytes(source.system()));

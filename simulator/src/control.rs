@@ -26,7 +26,7 @@ use trust::Needs;
 const OWN: &str = "scenario";
 
 /// Period of the named motions.
-const ROUND_S: f64 = 20.0;
+const PERIOD_S: f64 = 20.0;
 
 /// The chosen motion of the target; shared, cheap to clone.
 #[derive(Debug, Clone)]
@@ -52,12 +52,12 @@ impl Course {
             chosen: Arc::new(Mutex::new((OWN, own.clone()))),
             own,
             coverage: scenario.coverage.clone(),
-            round_frames: (ROUND_S * rate_hz).ceil() as u64,
+            round_frames: (PERIOD_S * rate_hz).ceil() as u64,
             coherent_frames: scenario.signal.coherent_frames.max(1),
         }
     }
 
-    /// Whether a change may take effect with `frame`: frames that are averaged coherently have one motion.
+    /// Whether a change may take effect with `frame`: the target keeps its motion within a coherent interval.
     pub fn turns_at(&self, frame: u64) -> bool {
         frame.is_multiple_of(self.coherent_frames)
     }

@@ -24,12 +24,12 @@ use proto::site::SharedSite;
 use serde::Serialize;
 use settings::{EndpointOptions, Layered};
 use telemetry::exit::{self, Failure};
-use telemetry::listener::limits;
+use telemetry::listener::{bind_some, limits};
 use telemetry::{Endpoints, Health, HostNames, Listener, Metrics, follow_certificate, process};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
-use trust::options::acceptor_at;
+use trust::options::http_acceptor;
 use trust::{Identity, Role};
 
 use control::Course;
@@ -78,14 +78,8 @@ impl SimulatorListeners {
         let echo = options.push.is_empty().then(bind).transpose()?;
         let EndpointOptions { http_listen, health_listen, names } = &options.endpoints;
         let endpoints = Endpoints::bind(*http_listen, *health_listen).await?.with_names(&names.http_name);
-        let control = match options.control_listen.filter(|_| options.allow_control) {
-            Some(address) => {
-                let bound = tokio::net::TcpListener::bind(address).await;
-                Some(bound.with_context(|| format!("control: cannot listen on {address}"))?)
-            }
-            None => None,
-        };
-        Ok(Self { echo, endpoints, control })
+        let control = options.control_listen.filter(|_| options.allow_control);
+        Ok(Self { echo, endpoints, control: bind_some(control).await.context("control")? })
     }
 
     /// Prints the addresses.
@@ -130,7 +124,7 @@ pub async fn run(
     let course = Course::new(&scenario, options.rate_hz);
     let names = HostNames::new(&options.endpoints.names.http_name);
     let control = listeners.control.map(|listener| {
-        let acceptor = acceptor_at(identity.as_ref(), listener.local_addr());
+        let acceptor = http_acceptor(identity.as_ref(), listener.local_addr());
         let listener = Listener::new(listener, limits::CONTROL, &registry).secured(acceptor);
         control::serve(listener, names, &course, stop_serving.clone())
     });
@@ -227,19 +221,19 @@ impl Transmission {
         health: &Health,
         shutdown: &CancellationToken,
     ) {
-        let patience = async {
+        let timeout = async {
             match start_after {
                 Some(time) => tokio::time::sleep(time).await,
                 None => std::future::pending().await,
             }
         };
-        tokio::pin!(patience);
+        tokio::pin!(timeout);
         loop {
             let (there, of) = (self.publisher.subscribed(), self.publisher.ledgers().len());
             health.not_ready(format!("{there} of {of} nodes have subscribed"));
             tokio::select! {
                 () = self.publisher.until_all_subscribed() => return,
-                () = &mut patience => {
+                () = &mut timeout => {
                     tracing::warn!(there, of, "starting without all nodes");
                     return;
                 }
@@ -297,8 +291,8 @@ impl Transmission {
     }
 
     /// Waits for the last acknowledgements.
-    async fn settle(&self, patience: Duration) {
-        if tokio::time::timeout(patience, self.publisher.until_settled()).await.is_err() {
+    async fn settle(&self, timeout: Duration) {
+        if tokio::time::timeout(timeout, self.publisher.until_settled()).await.is_err() {
             let left: u64 = self.publisher.ledgers().iter().map(|ledger| ledger.in_flight).sum();
             tracing::warn!(left, "frames were never acknowledged: counted as dropped");
         }

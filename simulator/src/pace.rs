@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use crate::control::Course;
 
 /// Longest sleep between two checks of the stop signal.
-const GLANCE: Duration = Duration::from_millis(20);
+const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The echoes of one frame for all nodes.
 #[derive(Debug, Clone)]
@@ -100,7 +100,7 @@ fn sleep_until(due: Instant, stop: &CancellationToken) -> bool {
         if left.is_zero() {
             return true;
         }
-        std::thread::sleep(left.min(GLANCE));
+        std::thread::sleep(left.min(STOP_CHECK_INTERVAL));
     }
     false
 }

@@ -152,8 +152,8 @@ impl TruthFeed {
         }
         // The service confirms the records when the stream ends.
         drop(sender);
-        let patience = tokio::time::timeout(CONFIRMATION, answer).await;
-        patience.map_err(|_| Status::deadline_exceeded("no confirmation of the truth"))?.map(taken)
+        let confirmed = tokio::time::timeout(CONFIRMATION, answer).await;
+        confirmed.map_err(|_| Status::deadline_exceeded("no confirmation of the truth"))?.map(taken)
     }
 }
 

@@ -1,5 +1,5 @@
-//! Health of a simulator that sends: whether frames leave at their rate, and whether anybody takes them. A task of its own
-//! looks, so that it can tell when the one that sends is stuck.
+//! Health of the simulator: whether frames are sent at their rate, and whether a node receives them. It is checked by a
+//! separate task, which also notices when the task that sends is stuck.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ fn reason(sending: Sending, rate_hz: f64, now: Instant) -> Option<String> {
     (sending.subscribed == 0).then(|| "no node is subscribed".into())
 }
 
-/// Keeps `health` true, for ever.
+/// Keeps `health` up to date, for ever.
 pub(crate) async fn watch(sending: Arc<watch::Sender<Sending>>, rate_hz: f64, health: Health) {
     let mut looks = tokio::time::interval(LOOK);
     loop {

@@ -68,7 +68,7 @@ impl Running {
 /// Asks the control, and gives status and body.
 async fn ask(control: SocketAddr, method: &'static str, body: &'static str) -> (u16, String) {
     let url = format!("http://{control}/motion");
-    let ask = move || telemetry::client::request(method, &url, body).unwrap();
+    let ask = move || telemetry::client::request_with(None, method, &url, body).unwrap();
     let answer = within("an answer", tokio::task::spawn_blocking(ask)).await.unwrap();
     (answer.status, answer.body)
 }

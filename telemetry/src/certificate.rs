@@ -11,12 +11,12 @@ const PART: &str = "certificate";
 /// Follows the files of `identity` until `stop`.
 pub fn follow_certificate(identity: &Identity, health: &Health, stop: &CancellationToken) {
     tokio::spawn(identity.clone().follow(stop.clone()));
-    let (mut trouble, health, stop) = (identity.trouble(), health.clone(), stop.clone());
+    let (mut problem, health, stop) = (identity.problem(), health.clone(), stop.clone());
     tokio::spawn(async move {
         loop {
-            health.degraded(PART, trouble.borrow_and_update().clone());
+            health.degraded(PART, problem.borrow_and_update().clone());
             tokio::select! {
-                changed = trouble.changed() => if changed.is_err() { return },
+                changed = problem.changed() => if changed.is_err() { return },
                 () = stop.cancelled() => return,
             }
         }

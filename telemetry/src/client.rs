@@ -27,13 +27,8 @@ pub struct Response {
     pub body: String,
 }
 
-/// Requests `url`, as in `http://127.0.0.1:7401/health`, and waits for the response. No proxy is used.
-pub fn request(method: &str, url: &str, body: &str) -> anyhow::Result<Response> {
-    request_with(None, method, url, body)
-}
-
-/// The same, with TLS if `url` begins with `https://`. The server is verified by the authority and its role, not by its
-/// host name.
+/// Requests `url`, as in `http://127.0.0.1:7401/health`, and waits for the response. No proxy is used. If `url` begins with
+/// `https://`, the server is verified by the authority of `tls` and its role, not by its host name.
 pub fn request_with(
     tls: Option<&ClientTls>,
     method: &str,
@@ -96,26 +91,27 @@ pub fn check(tls: Option<&ClientTls>, url: &str, alive: bool) -> ExitCode {
         Ok(response) => format!("{} {}", response.status, response.body.trim_end()),
         Err(error) => exit::sentence(&error),
     };
-    crate::complain("healthcheck", &format!("{url}: {reason}"));
+    crate::print_error("healthcheck", &format!("{url}: {reason}"));
     ExitCode::from(exit::FAILED)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::listener::limits;
+    use crate::listener::{bind, limits};
     use crate::{Health, HostNames, Listener, Metrics, http};
     use tokio_util::sync::CancellationToken;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_check_follows_the_health() {
-        let (listener, address) = http::bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let listener = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let address = listener.local_addr().unwrap();
         let (health, shutdown) = (Health::new(), CancellationToken::new());
         let metrics = Metrics::new();
         let listener = Listener::new(listener, limits::HTTP, &metrics);
         let routes = http::routes(metrics, health.clone());
         let server = tokio::spawn(http::serve(listener, HostNames::default(), routes, shutdown.clone()));
-        let ask = move || request("GET", &format!("http://{address}/health"), "");
+        let ask = move || request_with(None, "GET", &format!("http://{address}/health"), "");
         let answer = tokio::task::spawn_blocking(ask).await.unwrap().unwrap();
         assert_eq!((answer.status, answer.body.as_str()), (503, "starting\n"));
         health.ready();
@@ -128,8 +124,13 @@ mod tests {
 
     #[test]
     fn what_is_no_address_is_refused() {
-        assert!(request("GET", "127.0.0.1:7401/health", "").unwrap_err().to_string().contains("http://"));
-        let unknown = request("GET", "http://nowhere..invalid/health", "").unwrap_err();
+        assert!(
+            request_with(None, "GET", "127.0.0.1:7401/health", "")
+                .unwrap_err()
+                .to_string()
+                .contains("http://")
+        );
+        let unknown = request_with(None, "GET", "http://nowhere..invalid/health", "").unwrap_err();
         assert_eq!(exit::code(&unknown), exit::NO_HOST, "{unknown:#}");
         assert_eq!(escape("a b/1.2:c"), "a%20b%2F1.2:c");
     }

@@ -3,26 +3,23 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use anyhow::Context;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use trust::Identity;
 use trust::options::{grpc_acceptor, http_acceptor};
 
-use crate::listener::limits;
+use crate::listener::{bind_some, limits};
 use crate::{Health, HostNames, Listener, Metrics, Started, health, http};
 
 /// Longest time to wait for open connections at the end of a process.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(500);
 
-type BoundListener = (TcpListener, SocketAddr);
-
 /// Bound ports: HTTP for `/metrics` and `/health`, gRPC for health only.
 #[derive(Debug, Default)]
 pub struct Endpoints {
-    http: Option<BoundListener>,
-    grpc: Option<BoundListener>,
+    http: Option<TcpListener>,
+    grpc: Option<TcpListener>,
     names: HostNames,
     identity: Option<Identity>,
 }
@@ -30,7 +27,7 @@ pub struct Endpoints {
 impl Endpoints {
     /// Binds the given addresses; the error names the address.
     pub async fn bind(http: Option<SocketAddr>, grpc: Option<SocketAddr>) -> anyhow::Result<Self> {
-        let (http, grpc) = (bind(http).await?, bind(grpc).await?);
+        let (http, grpc) = (bind_some(http).await?, bind_some(grpc).await?);
         Ok(Self { http, grpc, ..Self::default() })
     }
 
@@ -46,20 +43,20 @@ impl Endpoints {
 
     /// The start line of the process with these addresses.
     pub fn started(&self, role: &str) -> Started {
-        let address = |bound: &Option<BoundListener>| bound.as_ref().map(|(_, address)| *address);
+        let address = |bound: &Option<TcpListener>| bound.as_ref().and_then(|bound| bound.local_addr().ok());
         Started { grpc: address(&self.grpc), http: address(&self.http), ..Started::new(role) }
     }
 
     /// Serves until `shutdown`.
     pub fn serve(self, metrics: Metrics, health: Health, shutdown: CancellationToken) -> Serving {
         let mut tasks = JoinSet::new();
-        if let Some((listener, address)) = self.http {
-            let acceptor = http_acceptor(self.identity.as_ref(), address);
+        if let Some(listener) = self.http {
+            let acceptor = http_acceptor(self.identity.as_ref(), listener.local_addr());
             let listener = Listener::new(listener, limits::HTTP, &metrics).secured(acceptor);
             let routes = http::routes(metrics.clone(), health.clone());
             tasks.spawn(http::serve(listener, self.names, routes, shutdown.clone()));
         }
-        if let Some((listener, _)) = self.grpc {
+        if let Some(listener) = self.grpc {
             let acceptor = grpc_acceptor(self.identity.as_ref());
             let listener = Listener::new(listener, limits::HEALTH, &metrics).secured(acceptor);
             tasks.spawn(async {
@@ -70,11 +67,6 @@ impl Endpoints {
         }
         Serving(tasks)
     }
-}
-
-async fn bind(address: Option<SocketAddr>) -> anyhow::Result<Option<BoundListener>> {
-    let Some(address) = address else { return Ok(None) };
-    http::bind(address).await.map(Some).with_context(|| format!("cannot listen on {address}"))
 }
 
 /// Running servers, which end with their shutdown token.

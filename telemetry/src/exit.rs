@@ -7,7 +7,7 @@ use std::process::{ExitCode, ExitStatus};
 use clap::{Args, Command};
 use settings::SettingsError;
 
-use crate::complain;
+use crate::print_error;
 
 /// The work is complete, or a signal stopped the process and it drained.
 pub const CLEAN: u8 = 0;
@@ -81,7 +81,7 @@ pub fn sentence(error: &anyhow::Error) -> String {
 
 /// Prints why `role` ends; returns the exit code.
 pub fn fail(role: &str, error: &anyhow::Error) -> ExitCode {
-    complain(role, &sentence(error));
+    print_error(role, &sentence(error));
     ExitCode::from(code(error))
 }
 

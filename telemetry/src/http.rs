@@ -4,7 +4,6 @@
 //! Requests are checked before any route sees them ([`crate::guard`]); connections have the limits of their
 //! [`Listener`], and the head of a request a timeout.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use axum::Router;
@@ -19,7 +18,6 @@ use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use trust::{Caller, Needs};
 
@@ -53,13 +51,6 @@ pub fn routes(metrics: Metrics, health: Health) -> Router {
 fn serving(health: &Health) -> String {
     let degraded = health.failing().into_iter().map(|part| format!("degraded: {part}\n"));
     std::iter::once("serving\n".to_owned()).chain(degraded).collect()
-}
-
-/// Binds `address`, where port 0 means any free port, and returns the bound address.
-pub async fn bind(address: SocketAddr) -> std::io::Result<(TcpListener, SocketAddr)> {
-    let listener = TcpListener::bind(address).await?;
-    let bound = listener.local_addr()?;
-    Ok((listener, bound))
 }
 
 /// Serves `router` to clients that address it by IP address, as localhost or by one of `names`, until `shutdown`. The
@@ -118,8 +109,10 @@ async fn limited(most: Duration, response: impl Future<Output = Response>) -> Re
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use super::*;
-    use crate::listener::limits;
+    use crate::listener::{bind, limits};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpStream;
 
@@ -136,7 +129,8 @@ mod tests {
     async fn metrics_and_health_are_served_until_shutdown() {
         let (metrics, health) = (Metrics::new(), Health::new());
         metrics.counter("hyloc_frames_total", "Frames.", &[]).inc_by(3);
-        let (listener, address) = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let listener = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let address = listener.local_addr().unwrap();
         let listener = Listener::new(listener, limits::HTTP, &metrics);
         let shutdown = CancellationToken::new();
         let routes = routes(metrics, health.clone());

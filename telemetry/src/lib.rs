@@ -33,5 +33,5 @@ pub use guard::HostNames;
 pub use health::Health;
 pub use listener::Listener;
 pub use metrics::{Counter, Gauge, Histogram, Metrics};
-pub use output::{Started, complain, note, output_failure, print_json, print_text, reserve_stdout};
+pub use output::{Started, note, output_failure, print_error, print_json, print_text, reserve_stdout};
 pub use shutdown::{PARENT_VARIABLE, shutdown_signal};

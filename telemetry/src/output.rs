@@ -88,7 +88,7 @@ pub fn note(text: &str) {
 }
 
 /// Prints on standard error why a process cannot start or continue.
-pub fn complain(role: &str, reason: &dyn std::fmt::Display) {
+pub fn print_error(role: &str, reason: &dyn std::fmt::Display) {
     note(&format!("{role}: {reason}"));
 }
 

@@ -12,6 +12,9 @@ use hyloc_tests::process::executable;
 /// Maximum number of words of the README.
 const README_WORDS: usize = 900;
 
+/// Programs whose calls in documents are commands; so are the scripts of `deploy/`.
+const PROGRAMS: [&str; 7] = ["hyloc", "cargo", "curl", "openssl", "docker", "pip", "python3"];
+
 /// Commands in documents that are not run here, one `command-prefix # reason` per line.
 const NOT_RUN: &str = "tests/commands-not-run.txt";
 
@@ -77,11 +80,11 @@ impl Document {
         titles.map(|title| title.chars().filter(kept).collect::<String>().replace(' ', "-")).collect()
     }
 
-    /// Commands of hyloc and cargo, as words: lines of code blocks, and code within the prose.
+    /// Commands as words: lines of code blocks, and code within the prose.
     fn commands(&self) -> Vec<Vec<String>> {
         let code = self.code.iter().map(String::as_str).chain(self.prose.split('`').skip(1).step_by(2));
-        let is_command =
-            |words: &Vec<String>| words.len() > 1 && ["hyloc", "cargo"].contains(&words[0].as_str());
+        let is_program = |name: &str| PROGRAMS.contains(&name) || name.starts_with("deploy/");
+        let is_command = |words: &Vec<String>| words.len() > 1 && is_program(&words[0]);
         code.map(words).filter(is_command).collect()
     }
 }
@@ -177,7 +180,9 @@ fn commands_work() {
         let command = words.join(" ");
         if words[0] == "cargo" {
             check_cargo(words);
-        } else if let Err(error) = HylocArguments::try_parse_from(words) {
+        } else if words[0] == "hyloc"
+            && let Err(error) = HylocArguments::try_parse_from(words)
+        {
             // The parser returns help and version as errors that do not use standard error.
             assert!(!error.use_stderr(), "`{command}` is not accepted: {error}");
         }

@@ -59,10 +59,6 @@ impl Acceptor {
         Self(Some((identity, protocol)))
     }
 
-    pub fn is_tls(&self) -> bool {
-        self.0.is_some()
-    }
-
     /// Completes the handshake with the certificate in force, within [`HANDSHAKE_TIMEOUT`].
     pub async fn accept<S>(&self, stream: S) -> io::Result<Connection<S>>
     where

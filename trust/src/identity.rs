@@ -37,7 +37,7 @@ struct Shared {
     paths: Paths,
     current: watch::Sender<Arc<Material>>,
     /// Why the files are not, or no longer, usable.
-    trouble: watch::Sender<Option<String>>,
+    problem: watch::Sender<Option<String>>,
 }
 
 impl Identity {
@@ -51,7 +51,7 @@ impl Identity {
         let files = Files::read(&paths)?;
         let material = Arc::new(Material::new(&paths, &files, now)?);
         let current = watch::Sender::new(material);
-        Ok(Self(Arc::new(Shared { paths, current, trouble: watch::Sender::new(None) })))
+        Ok(Self(Arc::new(Shared { paths, current, problem: watch::Sender::new(None) })))
     }
 
     pub(crate) fn current(&self) -> Arc<Material> {
@@ -75,12 +75,12 @@ impl Identity {
 
     /// The client side of connections to servers of this role, any if none.
     pub fn client(&self, role: Option<Role>) -> ClientTls {
-        ClientTls { source: Source::Identity(self.clone()), role }
+        ClientTls { identity: ClientIdentity::Identity(self.clone()), role }
     }
 
     /// What is wrong with the files, for health; none while they are in force.
-    pub fn trouble(&self) -> watch::Receiver<Option<String>> {
-        self.0.trouble.subscribe()
+    pub fn problem(&self) -> watch::Receiver<Option<String>> {
+        self.0.problem.subscribe()
     }
 
     /// Follows the files until `stop`.
@@ -96,18 +96,18 @@ impl Identity {
                 _ = hangup.recv() => {}
                 () = tokio::time::sleep(INTERVAL) => {}
             }
-            self.look(&mut reading, SystemTime::now());
+            self.check_files(&mut reading, SystemTime::now());
         }
     }
 
     /// Reads the files once and applies a change that has settled.
-    fn look(&self, reading: &mut Reading, now: SystemTime) {
+    fn check_files(&self, reading: &mut Reading, now: SystemTime) {
         let read = Files::read(&self.0.paths);
-        let trouble = match read.and_then(|files| {
+        let problem = match read.and_then(|files| {
             let Some(files) = reading.settled(files) else { return Ok(None) };
             Material::new(&self.0.paths, &files, now).map(Some)
         }) {
-            Ok(None) => return self.tell_expiry(now),
+            Ok(None) => return self.report_expiry(now),
             Ok(Some(material)) if material.name != self.name() => {
                 let (new, own) = (material.name, self.name());
                 Some(format!("{}: for {new}, but this process is {own}", self.0.paths.cert.display()))
@@ -120,24 +120,24 @@ impl Identity {
             }
             Err(error) => Some(error.to_string()),
         };
-        self.tell(trouble);
+        self.report(problem);
     }
 
     /// A certificate that expires while it is in force is as useless as one that cannot be read.
-    fn tell_expiry(&self, now: SystemTime) {
+    fn report_expiry(&self, now: SystemTime) {
         let until = self.not_after();
         if until < now {
-            self.tell(Some(format!("the certificate expired on {}", date(until))));
+            self.report(Some(format!("the certificate expired on {}", date(until))));
         }
     }
 
-    fn tell(&self, trouble: Option<String>) {
-        self.0.trouble.send_if_modified(|known| {
-            let changed = *known != trouble;
-            if let (true, Some(reason)) = (changed, &trouble) {
+    fn report(&self, problem: Option<String>) {
+        self.0.problem.send_if_modified(|known| {
+            let changed = *known != problem;
+            if let (true, Some(reason)) = (changed, &problem) {
                 tracing::error!(reason, "the certificate files cannot be used; what is in force stays");
             }
-            *known = trouble;
+            *known = problem;
             changed
         });
     }
@@ -168,12 +168,12 @@ impl Reading {
 /// The client side of TLS connections to servers of one role; cheap to clone.
 #[derive(Debug, Clone)]
 pub struct ClientTls {
-    source: Source,
+    identity: ClientIdentity,
     role: Option<Role>,
 }
 
 #[derive(Debug, Clone)]
-enum Source {
+enum ClientIdentity {
     Identity(Identity),
     /// Without a certificate of its own.
     Anonymous(Arc<RootCertStore>),
@@ -182,14 +182,14 @@ enum Source {
 impl ClientTls {
     /// A client without a certificate, which only health answers, of servers that the authorities in `ca` vouch for.
     pub fn anonymous(ca: &Path) -> Result<Self, MaterialError> {
-        Ok(Self { source: Source::Anonymous(material::authorities(ca)?), role: None })
+        Ok(Self { identity: ClientIdentity::Anonymous(material::authorities(ca)?), role: None })
     }
 
     /// The configuration in force.
     pub fn config(&self, protocol: Protocol) -> Result<Arc<ClientConfig>, rustls::Error> {
-        match &self.source {
-            Source::Identity(identity) => identity.current().client(self.role, protocol.alpn()),
-            Source::Anonymous(roots) => {
+        match &self.identity {
+            ClientIdentity::Identity(identity) => identity.current().client(self.role, protocol.alpn()),
+            ClientIdentity::Anonymous(roots) => {
                 material::client(roots.clone(), self.role, None, None, protocol.alpn())
             }
         }
@@ -229,14 +229,14 @@ mod tests {
         // The certificate is there, its key not yet: neither is taken, nor is anything said.
         let second = lab.pair(Role::Simulator, now + DAY / 2);
         std::fs::write(lab.paths().cert, &second.certificate).unwrap();
-        identity.look(&mut reading, now + DAY);
-        assert_eq!((identity.not_after(), identity.trouble().borrow().clone()), (first, None));
+        identity.check_files(&mut reading, now + DAY);
+        assert_eq!((identity.not_after(), identity.problem().borrow().clone()), (first, None));
         lab.write(&second);
-        identity.look(&mut reading, now + DAY);
+        identity.check_files(&mut reading, now + DAY);
         assert_eq!(identity.not_after(), first, "not settled");
-        identity.look(&mut reading, now + DAY);
+        identity.check_files(&mut reading, now + DAY);
         assert_eq!(identity.not_after(), first + DAY / 2);
-        assert_eq!(identity.trouble().borrow().clone(), None);
+        assert_eq!(identity.problem().borrow().clone(), None);
     }
 
     #[test]
@@ -248,10 +248,10 @@ mod tests {
         let in_force = identity.not_after();
         let mut reading = Reading::new(Files::read(&lab.paths()).ok());
         let mut look = |what: &str| {
-            identity.look(&mut reading, now + DAY);
-            identity.look(&mut reading, now + DAY);
+            identity.check_files(&mut reading, now + DAY);
+            identity.check_files(&mut reading, now + DAY);
             assert_eq!((identity.not_after(), identity.name().role), (in_force, Role::Node(1)), "{what}");
-            identity.trouble().borrow().clone().unwrap_or_default()
+            identity.problem().borrow().clone().unwrap_or_default()
         };
         std::fs::write(lab.paths().cert, "no certificate").unwrap();
         assert!(look("garbage").contains("no certificate"));
@@ -273,9 +273,9 @@ mod tests {
         lab.write(&lab.pair(Role::Watcher, now));
         let identity = Identity::load(lab.paths()).unwrap();
         let mut reading = Reading::new(Files::read(&lab.paths()).ok());
-        identity.look(&mut reading, now + 9 * DAY);
-        assert_eq!(identity.trouble().borrow().clone(), None);
-        identity.look(&mut reading, now + 11 * DAY);
-        assert!(identity.trouble().borrow().clone().unwrap().starts_with("the certificate expired on "));
+        identity.check_files(&mut reading, now + 9 * DAY);
+        assert_eq!(identity.problem().borrow().clone(), None);
+        identity.check_files(&mut reading, now + 11 * DAY);
+        assert!(identity.problem().borrow().clone().unwrap().starts_with("the certificate expired on "));
     }
 }

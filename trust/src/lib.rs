@@ -1,4 +1,4 @@
-//! Who may say what: roles in certificates, mutual TLS, and certificates that are reloaded while they are in use.
+//! Authentication and authorisation: roles in certificates, mutual TLS, and certificates that are reloaded while they are in use.
 //!
 //! A certificate names a role as a URI, `spiffe://DOMAIN/hyloc/ROLE` ([`role`]). Peers are verified by a chain to the
 //! authority and by role, never by host name, so that relays, containers and changing addresses do not matter

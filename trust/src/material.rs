@@ -1,4 +1,4 @@
-//! What a process proves itself with and verifies others by, read from PEM files and checked as a whole.
+//! Certificate, key and authorities of a process, read from PEM files and checked together.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -129,21 +129,11 @@ impl TlsOptions {
     }
 }
 
-/// The acceptor of an HTTP address: TLS unless it is on loopback.
-pub fn http_acceptor(identity: Option<&Identity>, address: SocketAddr) -> Acceptor {
-    match identity.filter(|_| !address.ip().is_loopback()) {
-        Some(identity) => identity.acceptor(Protocol::Http),
-        None => Acceptor::plain(),
-    }
-}
-
-/// The same for an address that may not be known.
-pub fn acceptor_at(identity: Option<&Identity>, address: std::io::Result<SocketAddr>) -> Acceptor {
-    match (identity, address) {
-        (identity, Ok(address)) => http_acceptor(identity, address),
-        (Some(identity), Err(_)) => identity.acceptor(Protocol::Http),
-        (None, Err(_)) => Acceptor::plain(),
-    }
+/// The acceptor of an HTTP address: TLS unless it is known to be on loopback.
+pub fn http_acceptor(identity: Option<&Identity>, address: std::io::Result<SocketAddr>) -> Acceptor {
+    let is_loopback = address.is_ok_and(|address| address.ip().is_loopback());
+    let identity = identity.filter(|_| !is_loopback);
+    identity.map_or_else(Acceptor::plain, |identity| identity.acceptor(Protocol::Http))
 }
 
 /// The acceptor of a gRPC address: TLS wherever it is.

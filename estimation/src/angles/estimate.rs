@@ -24,7 +24,7 @@ use crate::blocks::{BlockError, Blocks};
 /// How angles are extracted from the solution of the joint problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extraction {
-    /// Principal eigenvectors of T(v_l) and T(u_k), the paper's way; the AOA where there is one, as the AOD is far worse
+    /// Principal eigenvectors of T(v_l) and T(u_k), as in the paper; the AOA where there is one, as the AOD is far worse
     /// where S_k is badly conditioned. [`super::extraction::combined_rad`] combines the two as the paper does.
     Eigenvector,
     /// Maximum over the denoised blocks.
@@ -183,7 +183,7 @@ pub fn scaled_problem(blocks: &Blocks, cases: &[RankCase], settings: &AngleSetti
         .map(|(l, k, block)| PathData {
             l,
             k,
-            // A block of zeros still takes part, if barely.
+            // A block of zeros keeps a small positive weight.
             weight: (block.norm_squared() / strongest.max(f64::MIN_POSITIVE)).max(1e-6),
             block: match &reducers[k] {
                 Some(vectors) => (block * vectors).unscale(noise),

@@ -1,6 +1,6 @@
 //! Extraction of angles from the solution of the joint problem.
 //!
-//! - *Eigenvector*, the paper's way: the principal eigenvector of T(v_l) is taken for the steering vector.
+//! - *Eigenvector*, as in the paper: the principal eigenvector of T(v_l) is taken for the steering vector.
 //! - *Denoised blocks*: the AOA maximises `sum_k ||a(theta)^H X_lk S_k||^2`, the AOD `sum_l |a_l^H X_lk S_k b|^2 / ||b||^2`, b = S_k^H a(theta).
 //!
 //! Both give AOA and AOD separately; the polish ([`super::likelihood`]) ties them.

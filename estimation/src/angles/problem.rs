@@ -7,7 +7,7 @@
 //!
 //! Departures from the paper. It poses 2K problems; here every T(v_l) and T(u_k) is shared by its K blocks in
 //! one. It calls the fit with S_k inside non-convex and substitutes `X - R S^+`; the fit is a convex quadratic,
-//! and the substitution blows the noise up by the condition of S_k (1e3 to 1e7). Where the departure
+//! and the substitution amplifies the noise by the condition of S_k (1e3 to 1e7). Where the departure
 //! side is *free*, T(u_k) is a Hermitian P_lk of its own per block and S_k the identity: the data are then
 //! `R V`, whitened and not divided by the singular values.
 

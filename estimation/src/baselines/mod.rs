@@ -67,8 +67,8 @@ pub enum Baseline {
     Capon,
     /// FFT beamformer with Newton: `sum_k ||a(theta)^H R_lk||^2`, the maximum likelihood AOA of one source.
     Beamformer,
-    /// Beamformer in both roles of the angle: AOA at IRS l, AOD of its reflected signal, each blind to the
-    /// angle at the other end of the path.
+    /// Beamformer in both roles of the angle: AOA at IRS l, AOD of its reflected signal, each without
+    /// knowledge of the angle at the other end of the path.
     JointBeamformer,
 }
 

@@ -143,7 +143,7 @@ impl DelaySettings {
 pub struct DelayEstimate {
     /// Cascade delay tau_lk.
     pub delay_s: f64,
-    /// Variance of the delay, gross errors apart; never above that of a uniform guess in the window.
+    /// Variance of the delay, gross errors excluded; never above that of a uniform guess in the window.
     pub delay_variance_s2: f64,
     /// `|alpha|^2 M ||b_k||^2 / sigma^2`, measured; see [`System::path_snr`].
     pub snr: f64,

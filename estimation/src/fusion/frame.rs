@@ -26,7 +26,7 @@ pub enum Payload {
 pub struct PathBlock {
     /// Cascade delay tau_lk.
     pub delay_s: f64,
-    /// Variance of the delay, gross errors apart.
+    /// Variance of the delay, gross errors excluded.
     pub delay_variance_s2: f64,
     /// SNR after the matched filter, as a power ratio.
     pub snr: f64,
@@ -143,4 +143,18 @@ pub enum PayloadKind {
     Block,
     /// [`Payload::Spectrum`].
     Spectrum,
+}
+
+impl PayloadKind {
+    /// All of them, smallest first.
+    pub const ALL: [Self; 3] = [Self::Parameters, Self::Block, Self::Spectrum];
+
+    /// Its name in settings and logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Parameters => "parameters",
+            Self::Block => "block",
+            Self::Spectrum => "spectrum",
+        }
+    }
 }

@@ -109,7 +109,7 @@ pub(super) fn gather<R: Register>(
     }
 }
 
-/// What the result is made of: `factor factor^H`, scaled back, plus the given matrix where it is kept.
+/// The result: `factor factor^H`, scaled back, plus the given matrix where it is kept.
 pub(super) struct Composition<'a, R: Register> {
     pub(super) factor: &'a [ComplexLanes],
     pub(super) width: usize,

@@ -8,7 +8,7 @@ use super::x86::{Avx2, Avx512};
 /// A computation written over [`Register`]. `run` must be `#[inline(always)]`, so that it is compiled anew
 /// for each instruction set.
 pub(crate) trait Kernel {
-    /// What it gives.
+    /// Result of the computation.
     type Output;
 
     /// Runs with registers `R`.
@@ -19,10 +19,10 @@ pub(crate) trait Kernel {
 pub(crate) fn dispatch<K: Kernel>(instructions: Instructions, kernel: K) -> K::Output {
     match instructions {
         Instructions::Baseline => kernel.run::<Portable>(),
-        // SAFETY: whoever holds the value has found the instructions on this machine.
+        // SAFETY: the value exists only where the instructions were found on this machine.
         #[cfg(target_arch = "x86_64")]
         Instructions::Avx2 => unsafe { run_avx2(kernel) },
-        // SAFETY: whoever holds the value has found the instructions on this machine.
+        // SAFETY: the value exists only where the instructions were found on this machine.
         #[cfg(target_arch = "x86_64")]
         Instructions::Avx512 => unsafe { run_avx512(kernel) },
         #[cfg(not(target_arch = "x86_64"))]

@@ -18,13 +18,13 @@
 //! 5. `P = Y Y^H` from the positive side, `P = A + Y Y^H` from the negative side.
 //!
 //! So a semidefinite matrix comes back unchanged to the last bit, or as zero. Errors are a few units
-//! of rounding times the norm of `A`: the projection is nonexpansive, hence as well conditioned as can
-//! be, close eigenvalues or not.
+//! of rounding times the norm of `A`: the projection is nonexpansive, hence well conditioned even for close
+//! eigenvalues.
 //!
 //! # Cost
 //!
 //! Real operations per matrix: `16/3 n^3` for the reduction, near `7 n^3` for QL (2.3 sweeps per
-//! eigenvalue), `8 n^2 k` for the way back and `4 n^2 k` for the product; with `k = n / 2` about
+//! eigenvalue), `8 n^2 k` for the back-transformation and `4 n^2 k` for the product; with `k = n / 2` about
 //! `18 n^3`, 0.15 million at `n = 20`. Microseconds per projection on one core of an Ice Lake Xeon at
 //! 2.8 GHz, random matrices, fastest samples of one run of `benches/psd.rs` on a machine under load:
 //!

@@ -7,7 +7,7 @@ use super::ql::decompose;
 use super::register::Register;
 use super::tridiagonal::{back_transform, reduce};
 
-/// What the projection of one group found on its way.
+/// Positive eigenvalues of the matrices of one group.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GroupSpectrum {
     /// How many eigenvalues are positive: above `n` units of rounding times the largest entry.
@@ -19,7 +19,7 @@ pub struct GroupSpectrum {
 /// The instruction sets the kernel is compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Instructions {
-    /// What every machine of the target has.
+    /// Instructions that every machine of the target has.
     Baseline,
     /// AVX2 and FMA.
     Avx2,
@@ -28,13 +28,13 @@ pub enum Instructions {
 }
 
 impl Instructions {
-    /// The best this machine has.
+    /// The best instructions of this machine.
     pub fn detect() -> Self {
         let best = [Self::Avx512, Self::Avx2].into_iter().find(|set| set.is_available());
         best.unwrap_or(Self::Baseline)
     }
 
-    /// Whether this machine has them.
+    /// Whether this machine has these instructions.
     pub fn is_available(self) -> bool {
         match self {
             Self::Baseline => true,

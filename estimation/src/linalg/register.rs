@@ -1,7 +1,7 @@
 //! Numbers of several matrices side by side, in registers.
 //!
 //! The kernel is written once over [`Register`] and compiled for each instruction set. No operation
-//! mixes lanes, so what a matrix gives cannot depend on its neighbours.
+//! mixes lanes, so the result for a matrix cannot depend on its neighbours.
 
 use std::array;
 use std::ops::{Add, Mul, Neg, Sub};
@@ -14,15 +14,15 @@ use super::lanes::{ComplexLanes, LANES, Lanes};
 pub(crate) trait Register:
     Copy + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Neg<Output = Self>
 {
-    /// A yes or no for each lane.
+    /// A boolean for each lane.
     type Mask: Copy;
 
     /// Whether there are enough registers for loops that keep some thirty values at hand.
     const MANY: bool;
 
-    /// From memory.
+    /// Loads from memory.
     fn load(from: &Lanes) -> Self;
-    /// To memory.
+    /// Stores to memory.
     fn store(self, to: &mut Lanes);
     /// The same number in every lane.
     fn splat(value: f64) -> Self;
@@ -32,9 +32,9 @@ pub(crate) trait Register:
     fn neg_mul_add(self, factor: Self, term: Self) -> Self;
     /// Square root.
     fn sqrt(self) -> Self;
-    /// One divided by each.
+    /// The reciprocals.
     fn recip(self) -> Self;
-    /// One divided by each and by the square root of each, to two units in the last place.
+    /// The reciprocals and the reciprocal square roots, to two units in the last place.
     #[inline(always)]
     fn recip_and_recip_sqrt(self) -> (Self, Self) {
         let inverse = self.recip();
@@ -107,7 +107,7 @@ macro_rules! operations {
 
 pub(super) use {operations, operators};
 
-/// Plain arrays: what every machine can do.
+/// Plain arrays, for every machine.
 #[derive(Clone, Copy)]
 pub(crate) struct Portable([f64; LANES]);
 
@@ -176,6 +176,17 @@ pub(crate) struct Complexes<R> {
     pub(crate) im: R,
 }
 
+/// Methods that add a complex product to `self`: how the products with `a.re` and then with `a.im` are fused into each part.
+macro_rules! fused_products {
+    ($($(#[$doc:meta])* $name:ident: re($rr:ident, $ii:ident), im($ri:ident, $ir:ident);)*) => { $(
+        $(#[$doc])*
+        #[inline(always)]
+        pub(crate) fn $name(self, a: Self, b: Self) -> Self {
+            Self { re: a.im.$ii(b.im, a.re.$rr(b.re, self.re)), im: a.im.$ir(b.re, a.re.$ri(b.im, self.im)) }
+        }
+    )* };
+}
+
 impl<R: Register> Complexes<R> {
     #[inline(always)]
     pub(crate) fn zero() -> Self {
@@ -199,40 +210,15 @@ impl<R: Register> Complexes<R> {
         Self { re: self.re * factor, im: self.im * factor }
     }
 
-    /// `self + a b`.
-    #[inline(always)]
-    pub(crate) fn plus(self, a: Self, b: Self) -> Self {
-        Self {
-            re: a.im.neg_mul_add(b.im, a.re.mul_add(b.re, self.re)),
-            im: a.im.mul_add(b.re, a.re.mul_add(b.im, self.im)),
-        }
-    }
-
-    /// `self - a b`.
-    #[inline(always)]
-    pub(crate) fn minus(self, a: Self, b: Self) -> Self {
-        Self {
-            re: a.im.mul_add(b.im, a.re.neg_mul_add(b.re, self.re)),
-            im: a.im.neg_mul_add(b.re, a.re.neg_mul_add(b.im, self.im)),
-        }
-    }
-
-    /// `self + conj(a) b`.
-    #[inline(always)]
-    pub(crate) fn plus_conjugate(self, a: Self, b: Self) -> Self {
-        Self {
-            re: a.im.mul_add(b.im, a.re.mul_add(b.re, self.re)),
-            im: a.im.neg_mul_add(b.re, a.re.mul_add(b.im, self.im)),
-        }
-    }
-
-    /// `self - a conj(b)`.
-    #[inline(always)]
-    pub(crate) fn minus_by_conjugate(self, a: Self, b: Self) -> Self {
-        Self {
-            re: a.im.neg_mul_add(b.im, a.re.neg_mul_add(b.re, self.re)),
-            im: a.im.neg_mul_add(b.re, a.re.mul_add(b.im, self.im)),
-        }
+    fused_products! {
+        /// `self + a b`.
+        plus: re(mul_add, neg_mul_add), im(mul_add, mul_add);
+        /// `self - a b`.
+        minus: re(neg_mul_add, mul_add), im(neg_mul_add, neg_mul_add);
+        /// `self + conj(a) b`.
+        plus_conjugate: re(mul_add, mul_add), im(mul_add, neg_mul_add);
+        /// `self - a conj(b)`.
+        minus_by_conjugate: re(neg_mul_add, neg_mul_add), im(mul_add, neg_mul_add);
     }
 
     /// `self * factor + term` for a real factor.

@@ -1,11 +1,11 @@
-//! Unitary reduction of Hermitian matrices to real tridiagonal form, and the way back.
+//! Unitary reduction of Hermitian matrices to real tridiagonal form, and the back-transformation of vectors.
 //!
 //! `A = Q T Q^H` with `Q = H_{n-1} ... H_1`, `H_i = I - tau_i u_i u_i^H` acting on the indices below
 //! `i`. Row `i` of the packed lower triangle gives `u_i` and is overwritten by it; the leading block
 //! that remains is a prefix of the storage. `tau` is complex so that the subdiagonal comes out real
 //! (as LAPACK's `zhetd2`); `u` is not normalised, which saves a division per entry.
 //!
-//! Cost in real multiply-adds: `8/3 n^3` for the reduction, `4 n^2 k` for the way back of `k` vectors.
+//! Cost in real multiply-adds: `8/3 n^3` for the reduction, `4 n^2 k` for the back-transformation of `k` vectors.
 
 use std::array;
 

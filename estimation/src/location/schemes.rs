@@ -5,11 +5,11 @@
 //! | --- | --- | --- |
 //! | LS | delay and tan rows | none |
 //! | WLS | same | `B C B` for delays; `x_k^2 sigma^2 sec^4` for tan rows (the paper's `R_db` alone) |
-//! | two-stage, paper | same | total least squares, Eq. for `x_2`, with its slips put right |
-//! | three-stage, paper | same | then `(x^2, y^2)` and square roots, `Q_3` put right |
+//! | two-stage, paper | same | total least squares, Eq. for `x_2`, with its misprints corrected |
+//! | three-stage, paper | same | then `(x^2, y^2)` and square roots, `Q_3` corrected |
 //! | paper-literal | same | everything as printed |
 //!
-//! Put right in the paper's own schemes: `e_3^T x_2` picks `s`, where the row's error is
+//! Corrected in the paper's own schemes: `e_3^T x_2` picks `s`, where the row's error is
 //! multiplied by `x_T` (`e_1`); the variance of `da` carries a factor `x_k^2` that belongs to
 //! `db` only; `B_theta` subtracts `da`, where the stationarity condition adds it; the delay
 //! rows' variance lacks the 4 of `2 c^2 tau eps`; `Q_3` scales by `(4 x^2, 4 y^2, s)`, where the
@@ -40,9 +40,9 @@ pub enum LocatorScheme {
     LeastSquares,
     /// Weighted least squares in tan form.
     WeightedLeastSquares,
-    /// The paper's second stage, misprints put right.
+    /// The paper's second stage, misprints corrected.
     PaperTwoStage,
-    /// The paper's third stage on top of it, misprints put right.
+    /// The paper's third stage on top of it, misprints corrected.
     PaperThreeStage,
     /// The paper's three stages exactly as printed.
     PaperLiteral,

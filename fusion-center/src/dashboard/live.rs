@@ -47,19 +47,19 @@ pub struct Live {
 
 /// The sending side of the events.
 #[derive(Debug)]
-pub struct Caster {
+pub struct EventSender {
     fix: watch::Sender<Bytes>,
     status: watch::Sender<Bytes>,
     viewers: Viewers,
 }
 
 impl Live {
-    pub fn new() -> (Caster, Self) {
+    pub fn new() -> (EventSender, Self) {
         let (fix_in, fix) = watch::channel(Bytes::new());
         let (status_in, status) = watch::channel(Bytes::new());
         let viewers = Viewers::default();
-        let caster = Caster { fix: fix_in, status: status_in, viewers: viewers.clone() };
-        (caster, Self { fix, status, viewers })
+        let events = EventSender { fix: fix_in, status: status_in, viewers: viewers.clone() };
+        (events, Self { fix, status, viewers })
     }
 
     /// Adds a viewer, which gets events from now on; none if all slots are taken by others.
@@ -118,7 +118,7 @@ fn event(name: &str, data: &impl Serialize) -> serde_json::Result<Bytes> {
     Ok(format!("event: {name}\ndata: {}\n\n", serde_json::to_string(data)?).into())
 }
 
-impl Caster {
+impl EventSender {
     /// Sends events as long as fixes are published; the viewers' streams end with it.
     pub async fn run(self, state: ApiState) {
         let Some(mut latest) = state.viewer.live() else { return };
@@ -189,20 +189,20 @@ mod tests {
 
     #[tokio::test]
     async fn a_viewer_who_does_not_read_finds_the_latest_alone() {
-        let (caster, live) = Live::new();
-        put(&caster.fix, event("fix", &"before it came"));
+        let (events, live) = Live::new();
+        put(&events.fix, event("fix", &"before it came"));
         let peer = IpAddr::from([192, 0, 2, 1]);
         let mut viewing = live.join(peer).unwrap();
         for frame in 0..10_000 {
-            put(&caster.fix, event("fix", &frame));
+            put(&events.fix, event("fix", &frame));
         }
         assert_eq!(viewing.next().await.unwrap(), "event: fix\ndata: 9999\n\n");
-        put(&caster.status, event("status", &json!({"identity": "a\nb"})));
+        put(&events.status, event("status", &json!({"identity": "a\nb"})));
         let status = viewing.next().await.unwrap();
         assert_eq!(status, "event: status\ndata: {\"identity\":\"a\\nb\"}\n\n", "no line break gets through");
         let other = live.join(peer).unwrap().fix.borrow().clone();
         assert_eq!(other.as_ptr(), viewing.fix.borrow().as_ptr(), "the same bytes for all");
-        drop(caster);
+        drop(events);
         assert_eq!(viewing.next().await, None);
     }
 

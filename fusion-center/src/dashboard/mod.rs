@@ -30,7 +30,7 @@ use crate::place::{Axes, FixPlace};
 use crate::publish::Viewer;
 use crate::run::FusionSummary;
 pub use control::{Control, ControlSettings};
-use live::{Caster, Live};
+use live::{EventSender, Live};
 
 /// Nothing inline, nothing from other hosts.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
@@ -39,7 +39,7 @@ const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; st
 #[derive(Debug)]
 pub struct Dashboard {
     state: ApiState,
-    caster: Caster,
+    events: EventSender,
 }
 
 /// What requests have access to; cheap to clone.
@@ -54,14 +54,14 @@ struct ApiState {
 
 impl Dashboard {
     pub fn new(viewer: Viewer, node_table: NodeTable, site: SiteView, control: Control) -> Self {
-        let (caster, live) = Live::new();
+        let (events, live) = Live::new();
         let control = Arc::new(control);
-        Self { state: ApiState { viewer, node_table, site: Arc::new(site), control, live }, caster }
+        Self { state: ApiState { viewer, node_table, site: Arc::new(site), control, live }, events }
     }
 
     /// The routes of page and API. Spawns a task that sends the live events.
     pub fn start(self) -> Router {
-        tokio::spawn(self.caster.run(self.state.clone()));
+        tokio::spawn(self.events.run(self.state.clone()));
         let shown = Router::new()
             .route("/", get(assets::index))
             .route("/assets/{name}", get(assets::asset))

@@ -19,6 +19,15 @@ pub fn write_file(path: &Path, content: &[u8]) -> anyhow::Result<()> {
     std::fs::write(path, content).with_context(|| format!("cannot write {}", path.display()))
 }
 
+/// The text that `write` writes, without white space at its end.
+pub fn written(write: impl FnOnce(&mut String) -> std::fmt::Result) -> String {
+    let mut out = String::new();
+    // Writing to a string cannot fail.
+    let _ = write(&mut out);
+    out.truncate(out.trim_end().len());
+    out
+}
+
 /// Reserves standard output for fixes if they go there, which excludes `--json`.
 pub fn reserve_stdout(fixes: Option<&Path>, json: bool) -> anyhow::Result<()> {
     let reserved = fixes.is_some_and(fusion_center::is_stdout);
@@ -41,7 +50,7 @@ pub fn move_aside(fixes: Option<&Path>) -> anyhow::Result<()> {
 
 /// A progress bar that is cleared at the end; hidden if standard error is not a terminal.
 pub fn progress_bar(length: usize, what: &'static str) -> ProgressBar {
-    let style = ProgressStyle::with_template("{spinner} {msg} {bar:30} {pos}/{len}, {elapsed} gone");
+    let style = ProgressStyle::with_template("{spinner} {msg} {bar:30} {pos}/{len}, {elapsed} elapsed");
     let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
     let bar = ProgressBar::new(length as u64).with_style(style).with_message(what);
     bar.enable_steady_tick(Duration::from_millis(200));

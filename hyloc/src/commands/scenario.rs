@@ -12,7 +12,7 @@ use serde::Serialize;
 use settings::{Layers, load_scenario};
 use telemetry::exit::{self, Failure};
 
-use super::{progress_bar, say};
+use super::{progress_bar, say, written};
 use crate::scene::blocks_at_true_delays;
 use crate::solve::Cases;
 use crate::solve::angles::AngleCase;
@@ -167,10 +167,7 @@ fn bounds(system: &System, single: Option<&System>, target: Point, rcs_m2: f64) 
 }
 
 fn table(summary: &ScenarioSummary) -> String {
-    let mut out = String::new();
-    // Writing to a string cannot fail.
-    let _ = write_table(&mut out, summary);
-    out
+    written(|out| write_table(out, summary))
 }
 
 fn write_table(out: &mut String, s: &ScenarioSummary) -> std::fmt::Result {

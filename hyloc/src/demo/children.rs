@@ -203,7 +203,7 @@ impl<'a> Children<'a> {
 
 impl Child {
     /// Waits for the line with its addresses.
-    pub async fn started(&mut self, patience: Duration) -> anyhow::Result<Started> {
+    pub async fn started(&mut self, limit: Duration) -> anyhow::Result<Started> {
         let role = self.role.clone();
         let wait = async {
             if let Some(message) = self.next_message().await? {
@@ -213,9 +213,9 @@ impl Child {
             let reason = format!("the {role} ended with {status} before it was ready");
             bail!(Failure::new(exit::code_of_child(status), reason))
         };
-        match tokio::time::timeout(patience, wait).await {
+        match tokio::time::timeout(limit, wait).await {
             Ok(started) => started,
-            Err(_) => bail!("the {role} was not ready within {} s", patience.as_secs()),
+            Err(_) => bail!("the {role} was not ready within {} s", limit.as_secs()),
         }
     }
 
@@ -259,9 +259,9 @@ impl Child {
     }
 
     /// Terminates it, waits, and returns its last line; kills it if it does not end in time.
-    pub async fn stop(mut self, patience: Duration) -> Option<Value> {
+    pub async fn stop(mut self, limit: Duration) -> Option<Value> {
         self.terminate();
-        if tokio::time::timeout(patience, self.wait()).await.is_err() {
+        if tokio::time::timeout(limit, self.wait()).await.is_err() {
             self.kill();
             let _ = self.wait().await;
         }

@@ -30,13 +30,13 @@ use crate::commands::{move_aside, note, reserve_stdout, say};
 use crate::verdict::{DetectionConditions, outlook};
 use children::Children;
 pub use report::DemoReport;
-use supervise::{Cast, watch};
+use supervise::{DemoProcesses, watch};
 
 /// Timeout for the start of a child.
 const START_TIME: Duration = Duration::from_secs(120);
 
 /// Period of the circular motion of the target with `--dashboard`.
-const ROUND_S: f64 = 20.0;
+const PERIOD_S: f64 = 20.0;
 
 #[derive(Debug, Clone, Args)]
 pub struct DemoFlags {
@@ -102,9 +102,9 @@ pub enum EchoTransport {
 /// What nodes send and how it is fused.
 #[derive(Debug, Clone, Default, Args)]
 pub struct Choices {
-    /// What nodes send of every path: parameters, block or spectrum [default: what the
-    /// fusion center asks for: blocks, spectra for direct fixes].
-    #[arg(long, value_name = "PAYLOAD", value_parser = accepted(irs_node::options::payload))]
+    #[arg(long, value_name = "PAYLOAD", value_parser = accepted(irs_node::options::payload),
+          help = format!("What nodes send of every path: {} [default: what the fusion center asks for: blocks, spectra \
+                          for direct fixes]", irs_node::options::payloads()))]
     pub payload: Option<String>,
     /// Its precision: f64, f32, q16, q8, q4 or q2 [default: what the fusion center asks for: q8].
     #[arg(long, value_name = "PRECISION", value_parser = accepted(irs_node::options::precision))]
@@ -150,7 +150,7 @@ impl DemoFlags {
         let ScenarioChoice { file, set, .. } = &self.scenario;
         let own = file.is_some() || set.iter().any(|pair| pair.starts_with("target.motion"));
         if self.dashboard && !own && self.frames_per_fix == 1 {
-            let round_frames = (ROUND_S * self.rate).ceil() as u64;
+            let round_frames = (PERIOD_S * self.rate).ceil() as u64;
             let circle = Motion::named("circle", &scenario.coverage, round_frames);
             scenario.target.motion = circle.unwrap_or(scenario.target.motion);
         }
@@ -233,12 +233,12 @@ pub async fn orchestrate(
         }
     };
 
-    let mut cast = Cast { fusion, simulator, nodes, relay };
+    let mut processes = DemoProcesses { fusion, simulator, nodes, relay };
     let outcome = match children.watcher() {
-        Ok(tls) => watch(flags, (grpc, tls.as_ref()), &mut cast, began, &stop).await,
+        Ok(tls) => watch(flags, (grpc, tls.as_ref()), &mut processes, began, &stop).await,
         Err(error) => Err(error),
     };
-    let (fusion, simulator, nodes, status) = cast.stop().await;
+    let (fusion, simulator, nodes, status) = processes.stop().await;
     let mut watched = outcome?;
     // A fusion center that gives a reason, such as a fix log that cannot be written, has printed it.
     let failed = status.filter(|status| exit::code_of_child(*status) != exit::SOFTWARE);

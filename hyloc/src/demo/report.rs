@@ -7,6 +7,8 @@ use fusion_center::solve::NO_TARGET;
 use serde_json::{Value, json};
 use telemetry::exit;
 
+use crate::commands::written;
+
 /// Reasons for shed frames, and for frames that too few nodes reported.
 const SHED: &str = "frames were shed: they come faster than they are solved";
 const MINORITY: &str = "too few nodes reported a frame";
@@ -23,7 +25,7 @@ pub struct DemoReport {
     pub power_dbm: f64,
     /// Echo frames per second.
     pub rate_hz: f64,
-    /// What the scenario lets expect, in words, if there was no fix.
+    /// The verdict on the scenario in words, if there was no fix.
     pub outlook: Option<String>,
     pub fusion: Value,
     pub simulator: Value,
@@ -111,10 +113,7 @@ impl DemoReport {
     }
 
     pub fn tables(&self) -> String {
-        let mut out = String::new();
-        // Writing to a string cannot fail.
-        let _ = self.write(&mut out);
-        out.trim_end().to_owned()
+        written(|out| self.write(out))
     }
 
     fn write(&self, out: &mut String) -> std::fmt::Result {
@@ -209,7 +208,7 @@ impl DemoReport {
     fn write_ledger(&self, out: &mut String) -> std::fmt::Result {
         writeln!(
             out,
-            "\nblocks        sent    fused     late  duplicate  dropped  in flight  unaccounted  (never sent)"
+            "\npaths         sent    fused     late  duplicate  dropped  in flight  unaccounted  (never sent)"
         )?;
         for node in self.fusion["ledger"].as_array().into_iter().flatten() {
             let [index, sent, fused, late, duplicate, dropped, in_flight, never_sent] =

@@ -63,14 +63,14 @@ impl Watched {
 }
 
 /// All child processes.
-pub struct Cast {
+pub struct DemoProcesses {
     pub fusion: Child,
     pub simulator: Child,
     pub nodes: Vec<Child>,
     pub relay: Option<Child>,
 }
 
-impl Cast {
+impl DemoProcesses {
     /// Stops all processes, upstream first, so that each stage drains into the next. Returns the last lines of fusion
     /// center, simulator and nodes, none for a process that died; and how the fusion center ended.
     pub async fn stop(self) -> (Option<Value>, Option<Value>, Vec<Option<Value>>, Option<ExitStatus>) {
@@ -107,7 +107,7 @@ impl Cast {
 pub async fn watch(
     flags: &DemoFlags,
     (grpc, tls): (SocketAddr, Option<&ClientTls>),
-    cast: &mut Cast,
+    processes: &mut DemoProcesses,
     began: Instant,
     stop: &CancellationToken,
 ) -> anyhow::Result<Watched> {
@@ -115,7 +115,7 @@ pub async fn watch(
     let mut client = FusionClient::new(connect(&grpc.to_string(), tls).await?);
     let mut fixes = client.watch(v1::WatchRequest {}).await?.into_inner();
     let mut watched = Watched::default();
-    let mut known = vec![false; cast.nodes.len()];
+    let mut known = vec![false; processes.nodes.len()];
     // One interval for all iterations: it must elapse even if fixes arrive continuously.
     let mut checks = tokio::time::interval(CHECK_INTERVAL);
     checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -123,7 +123,7 @@ pub async fn watch(
         tokio::select! {
             fix = fixes.message() => {
                 let Ok(Some(fix)) = fix else {
-                    let ended = tokio::time::timeout(DRAIN_TIME, cast.fusion.wait()).await;
+                    let ended = tokio::time::timeout(DRAIN_TIME, processes.fusion.wait()).await;
                     watched.fusion_ended(flags, ended.ok().and_then(Result::ok), stop);
                     break;
                 };
@@ -131,14 +131,14 @@ pub async fn watch(
                 bar.set_position(watched.solved());
                 bar.set_message(one_line(&fix));
                 if flags.kill_node_after == Some(watched.solved()) {
-                    cast.nodes.iter_mut().next_back().into_iter().for_each(Child::kill);
+                    processes.nodes.iter_mut().next_back().into_iter().for_each(Child::kill);
                 }
             }
-            status = cast.fusion.wait() => {
+            status = processes.fusion.wait() => {
                 watched.fusion_ended(flags, status.ok(), stop);
                 break;
             }
-            status = cast.simulator.wait() => {
+            status = processes.simulator.wait() => {
                 let status = status?;
                 if !status.success() {
                     watched.deaths.push(death("the simulator", Some(status)));
@@ -147,18 +147,18 @@ pub async fn watch(
             }
             () = stop.cancelled() => break,
             _ = checks.tick() => {
-                if !check(flags, cast, &mut known, &mut watched, &bar)? {
+                if !check(flags, processes, &mut known, &mut watched, &bar)? {
                     break;
                 }
             }
         }
     }
-    if stop.is_cancelled() && cast.fusion.ended()?.is_some() {
+    if stop.is_cancelled() && processes.fusion.ended()?.is_some() {
         // The reader of the fixes has left: nobody takes what the nodes would drain.
-        cast.nodes.iter_mut().for_each(Child::kill);
+        processes.nodes.iter_mut().for_each(Child::kill);
         known.fill(true);
     }
-    check(flags, cast, &mut known, &mut watched, &bar)?;
+    check(flags, processes, &mut known, &mut watched, &bar)?;
     bar.finish_and_clear();
     Ok(watched)
 }
@@ -166,13 +166,13 @@ pub async fn watch(
 /// Reports processes that died since the last call; returns whether the demo can continue.
 fn check(
     flags: &DemoFlags,
-    cast: &mut Cast,
+    processes: &mut DemoProcesses,
     known: &mut [bool],
     watched: &mut Watched,
     bar: &ProgressBar,
 ) -> anyhow::Result<bool> {
     let spared = usize::from(flags.kill_node_after.is_some_and(|after| watched.solved() >= after));
-    for (index, status) in cast.ended_nodes(known, spared)? {
+    for (index, status) in processes.ended_nodes(known, spared)? {
         let code = exit::code_of_child(status);
         if watched.solved() == 0 && code != exit::SOFTWARE {
             // The node has printed the reason itself.
@@ -182,7 +182,7 @@ fn check(
         bar.suspend(|| note(&format!("{death}: the others go on")));
         watched.deaths.push(death);
     }
-    let relay = cast.relay.as_mut().map(Child::ended).transpose()?.flatten();
+    let relay = processes.relay.as_mut().map(Child::ended).transpose()?.flatten();
     watched.deaths.extend(relay.map(|status| death("the backhaul", Some(status))));
     let none_left = known.iter().all(|ended| *ended);
     let too_early = known.contains(&true) && watched.solved() == 0;

@@ -32,10 +32,7 @@ use study::Study;
 
 #[derive(Debug, Clone, Args)]
 pub struct FigureFlags {
-    /// Figures to make, all by default: crb-elements, crb-sensors, crb-coverage, crb-irs-count, angle-power,
-    /// angle-power-full-rank, literal-sweep, location-power, location-distance, end-to-end-power,
-    /// imperfections, backhaul-accuracy, near-field.
-    #[arg(long, value_name = "NAME", num_args = 1..)]
+    #[arg(long, value_name = "NAME", num_args = 1.., help = format!("Figures to make, all by default: {}", names()))]
     only: Vec<String>,
     /// Trials per point, instead of the default of each figure.
     #[arg(long, value_name = "N")]
@@ -92,10 +89,14 @@ pub fn run(flags: &FigureFlags) -> anyhow::Result<()> {
     Ok(())
 }
 
+fn names() -> String {
+    Figure::ALL.map(Figure::name).join(", ")
+}
+
 fn chosen_figures(names: &[String]) -> anyhow::Result<Vec<Figure>> {
     if let Some(name) = names.iter().find(|name| Figure::parse(name).is_none()) {
-        let known = Figure::ALL.map(Figure::name).join(", ");
-        bail!(Failure::new(exit::USAGE, format!("there is no figure `{name}`; there are {known}")));
+        let reason = format!("there is no figure `{name}`; there are {}", self::names());
+        bail!(Failure::new(exit::USAGE, reason));
     }
     let chosen = |figure: &Figure| names.is_empty() || names.iter().any(|name| name == figure.name());
     Ok(Figure::ALL.into_iter().filter(chosen).collect())
@@ -146,7 +147,8 @@ pub fn svg(figure: Figure, rows: &[Row]) -> String {
 
 /// Progress bar of a figure; hidden if standard error is not a terminal. The study sets its length.
 fn progress_bar(figure: Figure) -> anyhow::Result<ProgressBar> {
-    let style = ProgressStyle::with_template("{msg:18} {bar:30} {percent:>3} %  {elapsed} gone, {eta} left")
-        .context("the progress bar has a bad template")?;
+    let style =
+        ProgressStyle::with_template("{msg:18} {bar:30} {percent:>3} %  {elapsed} elapsed, {eta} left")
+            .context("the progress bar has a bad template")?;
     Ok(ProgressBar::new(0).with_style(style).with_message(figure.name()))
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 /// Files and folders of the workspace: the model, the estimators, the wire that the backhaul study measures, the Monte
-/// Carlo itself, and the versions of all libraries. Plots, claims and reports are made from the data and are no part.
+/// Carlo itself, and the versions of all libraries. Plots, claims and reports are made from the data and do not count.
 pub const PARTS: [&str; 10] = [
     "Cargo.lock",
     "model/src",

@@ -18,7 +18,7 @@ pub struct FixError {
     pub vertical_m: f64,
 }
 
-/// What a run has shown.
+/// The measurements of a run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Measured {
     /// Frames with a target, and as many without.
@@ -44,7 +44,7 @@ struct Pipeline {
     payload: PayloadKind,
 }
 
-/// What became of a frame.
+/// The outcome of one frame.
 struct Passed {
     fix: Option<FusedFix>,
     latency: Duration,

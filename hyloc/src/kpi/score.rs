@@ -1,4 +1,4 @@
-//! What was reached against what is required.
+//! Compares the reached values with the required ones.
 
 use serde::{Serialize, Serializer};
 

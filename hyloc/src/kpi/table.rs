@@ -6,12 +6,10 @@ use super::LEAVES_OUT;
 use super::measure::Measured;
 use super::requirements::Criterion;
 use super::score::{KpiFigure, KpiJudgement, NOT_MEASURED, Scorecard};
+use crate::commands::written;
 
 pub fn text(card: &Scorecard, measured: &Measured) -> String {
-    let mut out = String::new();
-    // Writing to a string cannot fail.
-    let _ = write(&mut out, card, measured);
-    out.trim_end().to_owned()
+    written(|out| write(out, card, measured))
 }
 
 fn write(out: &mut String, card: &Scorecard, measured: &Measured) -> std::fmt::Result {

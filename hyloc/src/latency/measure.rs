@@ -95,7 +95,7 @@ async fn attempt(
     if profile.is_some() && complete < flags.frames {
         let (lacking, frames) = (flags.frames - complete, flags.frames);
         note(&format!(
-            "{lacking} of {frames} frames had no fix or lacked blocks: the backhaul was out or cut"
+            "{lacking} of {frames} frames had no fix or lacked paths: the backhaul was out or cut"
         ));
     }
     // Outages of the backhaul lose frames at any rate.
@@ -113,7 +113,7 @@ fn read_fixes(log: &Path) -> anyhow::Result<Vec<FixRecord>> {
     settings::read(log)?.lines().map(|line| Ok(serde_json::from_str(line).map_err(invalid)?)).collect()
 }
 
-/// Describes lost frames or blocks, if there are any.
+/// Describes lost frames or paths, if there are any.
 fn loss(frames: u64, needed: u64, complete: u64, fusion: &Value) -> Option<String> {
     let shed = fusion["frames_shed"].as_u64().unwrap_or(0);
     if shed > 0 {
@@ -123,7 +123,7 @@ fn loss(frames: u64, needed: u64, complete: u64, fusion: &Value) -> Option<Strin
         return Some(format!("{} of {frames} frames were dropped or incomplete", frames - complete));
     }
     let unaccounted = &fusion["unaccounted"];
-    (unaccounted.as_i64() != Some(0)).then(|| format!("{unaccounted} blocks are unaccounted for"))
+    (unaccounted.as_i64() != Some(0)).then(|| format!("{unaccounted} paths are unaccounted for"))
 }
 
 /// Latency after the warm-up if the rate is sustainable, otherwise the reason.
@@ -194,6 +194,6 @@ mod tests {
         assert_eq!(loss(100, 90, 95, &fusion(0, 0)), None, "a backhaul may be out now and then");
         assert_eq!(loss(100, 100, 99, &fusion(1, 0)).unwrap(), "1 of 100 frames were shed");
         assert_eq!(loss(100, 100, 98, &fusion(0, 0)).unwrap(), "2 of 100 frames were dropped or incomplete");
-        assert_eq!(loss(100, 100, 100, &fusion(0, 3)).unwrap(), "3 blocks are unaccounted for");
+        assert_eq!(loss(100, 100, 100, &fusion(0, 3)).unwrap(), "3 paths are unaccounted for");
     }
 }

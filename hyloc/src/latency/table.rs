@@ -7,7 +7,7 @@ use hdrhistogram::serialization::V2Serializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 
 use super::{MeasuredCount, plot};
-use crate::commands::write_file;
+use crate::commands::{write_file, written};
 use crate::figures::plot::to_png;
 use crate::figures::statistics::{Estimate, slope};
 
@@ -16,10 +16,7 @@ const HEADER: &str = "irs,rate_hz,stage,p50_ms,p90_ms,p99_ms,p999_ms,max_ms,n,\
 
 /// The table, the judgements, and the exponent by which the fusion time grows with the number of IRSs.
 pub fn markdown(all: &[MeasuredCount]) -> String {
-    let mut out = String::new();
-    // Writing to a string cannot fail.
-    let _ = write_markdown(&mut out, all);
-    out.trim_end().to_owned()
+    written(|out| write_markdown(out, all))
 }
 
 fn write_markdown(out: &mut String, all: &[MeasuredCount]) -> std::fmt::Result {

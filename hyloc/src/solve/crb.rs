@@ -3,7 +3,6 @@
 use anyhow::{Context, ensure};
 use model::fisher::{Gain, Information, Scheme};
 use model::system::Irs;
-use model::units::SPEED_OF_LIGHT_M_S;
 use model::waveform::Waveform;
 use model::{CrossSectionPrior, Orientation, Point, Pose, System, SystemParts, Wavefront};
 use nalgebra::DMatrix;
@@ -91,8 +90,7 @@ fn system(scene: &CrbScene) -> anyhow::Result<System> {
     ranges.into_iter().try_for_each(|(name, value, least, most)| limits::within(name, value, least, most))?;
     limits::irs_count("IRSs", scene.irs.len())?;
     limits::position("target_m", scene.target_m)?;
-    let speed = scene.speed_of_light_m_s;
-    ensure!(speed == SPEED_OF_LIGHT_M_S, "speed_of_light_m_s = {speed}: must be {SPEED_OF_LIGHT_M_S}");
+    limits::at_speed_of_light(scene.speed_of_light_m_s)?;
     let irs =
         scene.irs.iter().enumerate().map(|(k, irs)| scene_irs(scene, k, irs)).collect::<Result<_, _>>()?;
     Ok(System::checked(SystemParts {

@@ -3,12 +3,11 @@
 
 use anyhow::{Context, ensure};
 use estimation::direct::{Clocks, Evidence, JointSettings, Layout, LayoutIrs, locate_jointly};
-use model::units::SPEED_OF_LIGHT_M_S;
 use model::{Aperture, Carrier, Point, Wavefront};
 use serde::{Deserialize, Serialize};
 
 use super::complex::ComplexRows;
-use super::{Problem, ensure_square};
+use super::{Problem, ensure_square, limits};
 
 /// Half width of the searched clock offsets if a case states none.
 const OFFSET_WINDOW_S: f64 = 2e-7;
@@ -20,7 +19,7 @@ pub struct DirectCase {
     wavefront: Wavefront,
     wavelength_m: f64,
     noise_power_w: f64,
-    #[serde(default = "speed_of_light")]
+    #[serde(default = "limits::speed_of_light")]
     speed_of_light_m_s: f64,
     coverage: CaseCoverage,
     #[serde(default = "one")]
@@ -30,10 +29,6 @@ pub struct DirectCase {
     offset_window_s: Option<f64>,
     panels: Vec<CasePanel>,
     spectra: Vec<Vec<Option<ComplexRows>>>,
-}
-
-fn speed_of_light() -> f64 {
-    SPEED_OF_LIGHT_M_S
 }
 
 fn one() -> usize {
@@ -82,8 +77,7 @@ impl Problem for DirectCase {
     type Answer = DirectAnswer;
 
     fn solve(&self, _: &()) -> anyhow::Result<DirectAnswer> {
-        let speed = self.speed_of_light_m_s;
-        ensure!(speed == SPEED_OF_LIGHT_M_S, "speed_of_light_m_s = {speed}: must be {SPEED_OF_LIGHT_M_S}");
+        limits::at_speed_of_light(self.speed_of_light_m_s)?;
         let noise_power_w = self.noise_power_w;
         ensure!(
             noise_power_w.is_finite() && noise_power_w > 0.0,

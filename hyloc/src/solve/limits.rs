@@ -2,6 +2,7 @@
 //! them no input overflows, and every answer arrives within about a minute.
 
 use anyhow::ensure;
+use model::units::SPEED_OF_LIGHT_M_S;
 use model::{CMatrix, MOST_IRS, Point};
 
 /// Largest file of problems.
@@ -37,6 +38,17 @@ pub fn irs_count(name: &str, value: usize) -> anyhow::Result<()> {
 
 pub fn position(name: &str, position_m: [f64; 2]) -> anyhow::Result<()> {
     position_m.into_iter().try_for_each(|value| within(name, value, -FARTHEST_M, FARTHEST_M))
+}
+
+/// The speed of light of a case that states none.
+pub fn speed_of_light() -> f64 {
+    SPEED_OF_LIGHT_M_S
+}
+
+/// Refuses any other speed of light: a case computed with one would have other answers.
+pub fn at_speed_of_light(speed: f64) -> anyhow::Result<()> {
+    ensure!(speed == SPEED_OF_LIGHT_M_S, "speed_of_light_m_s = {speed}: must be {SPEED_OF_LIGHT_M_S}");
+    Ok(())
 }
 
 /// A point of the plane at height zero.

@@ -5,7 +5,6 @@ use estimation::location::{
     Bearing, CascadeDelay, Fix, LocateSettings, Measurements, Status, Unobservable, locate,
 };
 use model::PlanePoint;
-use model::units::SPEED_OF_LIGHT_M_S;
 use serde::{Deserialize, Serialize};
 
 use super::{Problem, ensure_square, limits};
@@ -14,16 +13,12 @@ use super::{Problem, ensure_square, limits};
 #[derive(Debug, Clone, Deserialize)]
 pub struct LocateCase {
     irs_position_m: Vec<[f64; 2]>,
-    #[serde(default = "speed_of_light")]
+    #[serde(default = "limits::speed_of_light")]
     speed_of_light_m_s: f64,
     cascade_delay_s: Vec<Vec<Option<f64>>>,
     cascade_delay_variance_s2: Vec<Vec<Option<f64>>>,
     bearing_rad: Vec<Option<f64>>,
     bearing_variance_rad2: Vec<Option<f64>>,
-}
-
-fn speed_of_light() -> f64 {
-    SPEED_OF_LIGHT_M_S
 }
 
 /// Results of all stages; `null` if a stage has none.
@@ -54,8 +49,7 @@ impl Problem for LocateCase {
 
 fn measurements(case: &LocateCase) -> anyhow::Result<Measurements> {
     let count = case.irs_position_m.len();
-    let speed = case.speed_of_light_m_s;
-    ensure!(speed == SPEED_OF_LIGHT_M_S, "speed_of_light_m_s = {speed}: must be {SPEED_OF_LIGHT_M_S}");
+    limits::at_speed_of_light(case.speed_of_light_m_s)?;
     ensure_square("cascade_delay_s", &case.cascade_delay_s, count)?;
     ensure_square("cascade_delay_variance_s2", &case.cascade_delay_variance_s2, count)?;
     for (name, list) in

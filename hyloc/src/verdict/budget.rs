@@ -1,6 +1,6 @@
 //! The link budget of a path: factors whose decibels add up to its SNR after the matched filter.
 //!
-//! `SNR = |alpha|^2 M ||b_k||^2 / sigma^2`, `b_k = S_k^H a`, `S_k = Theta_k H_k W_k`, is taken apart along the way of the wave:
+//! `SNR = |alpha|^2 M ||b_k||^2 / sigma^2`, `b_k = S_k^H a`, `S_k = Theta_k H_k W_k`, is factored along the path of the wave:
 //! energy of the beam `||W_k||^2`, mean power per element `||S_k||^2 / N`, power towards the target `||b_k||^2`.
 
 use std::f64::consts::PI;

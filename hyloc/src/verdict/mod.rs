@@ -1,4 +1,4 @@
-//! Will a scenario work? A verdict from its SNRs, without a simulation.
+//! Predicts from its SNRs, without a simulation, whether a scenario will work.
 //!
 //! The direct method detects a target where the sum of the likelihoods of all paths exceeds a threshold, which follows from the
 //! allowed probability of false alarms. The expected availability is the mean chance of that over the coverage area.
@@ -11,7 +11,7 @@ mod table;
 use estimation::direct::{DirectSettings, detection_threshold};
 use model::scenario::{CrossSection, Phases};
 use model::units::{db_from_ratio, ratio_from_db};
-use model::{Gain, Information, Point, Scenario, Scheme, System, Wavefront};
+use model::{Gain, Information, Point, Scenario, Scheme, System};
 use serde::Serialize;
 
 pub use budget::Budget;
@@ -23,7 +23,7 @@ const ACROSS: u8 = 9;
 const UP: u8 = 3;
 /// Availability that advice aims at, and below which a scenario cannot be said to give fixes.
 const GOAL: f64 = 0.95;
-const HOPELESS: f64 = 0.05;
+const UNUSABLE: f64 = 0.05;
 /// Largest ratio of the variances of two coordinates.
 const LARGEST_RATIO: f64 = 1e8;
 /// Largest improvement that is advised.
@@ -94,7 +94,7 @@ impl ScenarioVerdict {
         let missing_db = (observable && availability < GOAL).then(|| echoes.missing_db()).flatten();
         let outcome = match availability {
             share if share >= GOAL => Outcome::Works,
-            share if share >= HOPELESS => Outcome::Partly,
+            share if share >= UNUSABLE => Outcome::Partly,
             _ => Outcome::Fails,
         };
         let at_centre = snrs(system, centre, rcs_m2, frames_per_fix as f64);
@@ -203,11 +203,10 @@ fn budgets(system: &System, centre: Point, rcs_m2: f64, frames: u64) -> Vec<Budg
 /// A warning where estimators assume other waves than there are.
 fn mismatch(scenario: &Scenario) -> Option<String> {
     let assumed = scenario.prior.wavefront.filter(|assumed| *assumed != scenario.signal.wavefront)?;
-    let name = |wavefront: Wavefront| format!("{wavefront:?}").to_lowercase();
     Some(format!(
         "estimators assume {} waves and the echoes are {}: what that loses is not part of the expected availability",
-        name(assumed),
-        name(scenario.signal.wavefront)
+        assumed.name(),
+        scenario.signal.wavefront.name()
     ))
 }
 

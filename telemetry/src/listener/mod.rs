@@ -14,6 +14,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use anyhow::Context;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Duration, Instant};
 use tokio_stream::Stream;
@@ -25,6 +26,19 @@ use admission::{Admission, AdmissionDecision, Id};
 use limits::ListenerLimits;
 use stream::ConnectionActivity;
 pub use stream::{Establishment, LimitedStream};
+
+/// Binds an address, where port 0 means any free port; the error names the address.
+pub async fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))
+}
+
+/// Binds an address, if there is one.
+pub async fn bind_some(address: Option<SocketAddr>) -> anyhow::Result<Option<TcpListener>> {
+    match address {
+        Some(address) => bind(address).await.map(Some),
+        None => Ok(None),
+    }
+}
 
 /// Pause after an accept error, doubled with each further one.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(10);

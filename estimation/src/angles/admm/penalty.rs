@@ -11,13 +11,13 @@ const IMBALANCE: f64 = 3.0;
 /// Largest factor of a single change of the penalty.
 const LARGEST_STEP: f64 = 5.0;
 /// Iterations before the first check of the residuals; the interval grows so that the penalty converges.
-const FIRST_LOOK: usize = 8;
+const FIRST_CHECK: usize = 8;
 
 #[derive(Debug)]
 pub struct Penalty {
     rho: f64,
     lambda: f64,
-    next_look: usize,
+    next_check: usize,
     interval: usize,
     /// Per IRS: eigendecomposition of S S^H, and (lambda S S^H + 2 rho I)^-1.
     factors: Vec<(SymmetricEigen<Complex64, Dyn>, CMatrix)>,
@@ -31,7 +31,7 @@ impl Penalty {
             (gram, CMatrix::zeros(order, order))
         };
         let factors = problem.departures.iter().map(factor).collect();
-        Self { rho, lambda: problem.lambda, next_look: FIRST_LOOK, interval: FIRST_LOOK, factors }
+        Self { rho, lambda: problem.lambda, next_check: FIRST_CHECK, interval: FIRST_CHECK, factors }
     }
 
     pub fn rho(&self) -> f64 {
@@ -62,16 +62,16 @@ impl Penalty {
 
     /// Checks the ratio of the residuals; returns the factor by which rho was changed, if it was.
     pub fn balance(&mut self, iteration: usize, primal: f64, dual: f64) -> Option<f64> {
-        if iteration < self.next_look {
+        if iteration < self.next_check {
             return None;
         }
-        self.next_look = iteration + self.interval;
+        self.next_check = iteration + self.interval;
         let ratio = primal / dual;
         if !(ratio.is_finite() && ratio > 0.0) || (1.0 / IMBALANCE..=IMBALANCE).contains(&ratio) {
             return None;
         }
         self.interval *= 2;
-        self.next_look = iteration + self.interval;
+        self.next_check = iteration + self.interval;
         let factor = ratio.sqrt().clamp(1.0 / LARGEST_STEP, LARGEST_STEP);
         self.rho *= factor;
         Some(factor)

@@ -91,7 +91,7 @@ fn weighted_least_squares_is_the_minimum_of_its_cost() {
     scene.assert_stationary("weighted least squares", gradient, &information);
 }
 
-/// With its slips put right, the iteration ends where the cost of the total least squares is stationary: errors of
+/// With its misprints corrected, the iteration ends where the cost of the total least squares is stationary: errors of
 /// coefficient and right side are independent, `(a x - b)^2 / (x_T^2 var a + var b)`.
 #[test]
 fn total_least_squares_is_stationary_in_its_cost() {

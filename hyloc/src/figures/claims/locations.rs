@@ -60,7 +60,7 @@ fn ls_to_wls(data: &ClaimData) -> Option<Finding> {
     )
 }
 
-/// About 4 dB: between 3 and 5 dB, in the paper's form with its misprints put right.
+/// About 4 dB: between 3 and 5 dB, in the paper's form with its misprints corrected.
 fn wls_to_two_stage(data: &ClaimData) -> Option<Finding> {
     let paper = step(data, "paper-two-stage", "wls")?;
     let ours = step(data, "two-stage", "wls")?;
@@ -73,7 +73,7 @@ fn wls_to_two_stage(data: &ClaimData) -> Option<Finding> {
     )
 }
 
-/// About 2 dB: between 1 and 3 dB, in the paper's form with its misprints put right.
+/// About 2 dB: between 1 and 3 dB, in the paper's form with its misprints corrected.
 fn two_to_three_stage(data: &ClaimData) -> Option<Finding> {
     let paper = step(data, "paper-three-stage", "paper-two-stage")?;
     let ours = step(data, "three-stage", "two-stage")?;

@@ -1,6 +1,5 @@
 //! Axes: from data to positions and ticks.
 
-/// How values are spread along an axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
     /// Equal steps.
@@ -9,18 +8,16 @@ pub enum Scale {
     Log,
 }
 
-/// One axis.
 #[derive(Debug, Clone)]
 pub struct Axis {
     /// Label with unit.
     pub label: String,
-    /// Its scale.
     pub scale: Scale,
     /// Labelled values; chosen automatically when empty.
     pub ticks: Vec<f64>,
-    /// Lower limit, where it is not to follow the data.
+    /// Lower limit; by default that of the data.
     pub least: Option<f64>,
-    /// Upper limit, likewise.
+    /// Upper limit; by default that of the data.
     pub most: Option<f64>,
 }
 
@@ -30,18 +27,16 @@ impl Axis {
         Self { label: label.into(), scale, ticks: Vec::new(), least: None, most: None }
     }
 
-    /// With these labelled values.
     pub fn with_ticks(self, ticks: &[f64]) -> Self {
         Self { ticks: ticks.to_vec(), ..self }
     }
 
-    /// With these limits.
     pub fn within(self, least: f64, most: f64) -> Self {
         Self { least: Some(least), most: Some(most), ..self }
     }
 }
 
-/// A tick: its place as a fraction of the axis, and what stands beside it.
+/// A tick at a fraction of the axis, and its label.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Tick {
     pub at: f64,

@@ -1,5 +1,5 @@
-//! Plots that look like a journal's: framed axes with ticks inside, log scales with powers of ten, error bars, markers
-//! and dashes that survive grey printing, one legend for all panels.
+//! Plots in the style of a journal: framed axes with ticks inside, log scales with powers of ten, error bars, markers
+//! and dashes that are distinct in greyscale, one legend for all panels.
 //!
 //! A plot is drawn once, as SVG; the PNG is that SVG rendered with an embedded font, so that both are the same
 //! picture on every machine, whether or not it has fonts.
@@ -14,14 +14,13 @@ pub use raster::to_png;
 
 use super::statistics::Estimate;
 
-/// One picture.
 #[derive(Debug, Clone)]
 pub struct Plot {
     /// Prefix of the ids inside the SVG, so that several can live in one page.
     pub id: String,
     /// What it shows, for readers who cannot see it.
     pub description: String,
-    /// Side by side.
+    /// From left to right.
     pub panels: Vec<PlotPanel>,
 }
 
@@ -30,11 +29,8 @@ pub struct Plot {
 pub struct PlotPanel {
     /// Shown above the frame; may be empty.
     pub heading: String,
-    /// Horizontal.
     pub x: Axis,
-    /// Vertical.
     pub y: Axis,
-    /// Curves.
     pub series: Vec<Series>,
 }
 
@@ -43,7 +39,6 @@ pub struct PlotPanel {
 pub struct Series {
     /// Name in the legend. Curves of one name share an entry.
     pub name: String,
-    /// How it is drawn.
     pub style: Style,
     /// Points; what is not finite, or not positive on a log axis, is left out.
     pub points: Vec<(f64, Estimate)>,
@@ -52,37 +47,26 @@ pub struct Series {
 /// Colour, dash and marker of a curve.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Style {
-    /// Colour, as SVG takes it.
+    /// An SVG colour.
     pub color: &'static str,
     /// Dash pattern; empty for a solid line.
     pub dash: &'static str,
-    /// Marker at every point.
     pub marker: Marker,
 }
 
-/// Shape at a point.
+/// Shape that is drawn at every point of a curve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Marker {
-    /// None, for bounds.
+    /// For bounds.
     None,
-    /// A disc.
     Disc,
-    /// A ring.
     Ring,
-    /// A filled square.
     Square,
-    /// An open square.
     OpenSquare,
-    /// A filled triangle.
     Triangle,
-    /// An open triangle.
     OpenTriangle,
-    /// A filled rhombus.
     Diamond,
-    /// An open rhombus.
     OpenDiamond,
-    /// A diagonal cross.
     Cross,
-    /// An upright cross.
     Plus,
 }

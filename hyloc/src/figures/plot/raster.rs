@@ -1,4 +1,4 @@
-//! SVG to PNG, with a font that comes along: DejaVu Sans, free to embed.
+//! Renders SVG as PNG with an embedded font, DejaVu Sans.
 
 use std::sync::Arc;
 

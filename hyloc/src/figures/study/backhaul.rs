@@ -15,12 +15,6 @@ use crate::figures::statistics::{Estimate, Resampler, share};
 
 const POWERS_DBM: [f64; 3] = [40.0, 50.0, 60.0];
 
-const KINDS: [(&str, PayloadKind); 3] = [
-    ("parameters", PayloadKind::Parameters),
-    ("block", PayloadKind::Block),
-    ("spectrum", PayloadKind::Spectrum),
-];
-
 /// One scene: bytes per fix and squared error of the fix, if there is one, by payload.
 struct PayloadTrial {
     exact_m2: f64,
@@ -29,13 +23,13 @@ struct PayloadTrial {
 }
 
 /// All payloads; parameters have only one precision.
-fn formats() -> Vec<(&'static str, PayloadFormat)> {
-    KINDS
-        .iter()
-        .flat_map(|&(name, kind)| {
+fn formats() -> Vec<PayloadFormat> {
+    PayloadKind::ALL
+        .into_iter()
+        .flat_map(|kind| {
             let precisions =
                 if kind == PayloadKind::Parameters { &Precision::ALL[..1] } else { &Precision::ALL };
-            precisions.iter().map(move |&precision| (name, PayloadFormat { kind, precision }))
+            precisions.iter().map(move |&precision| PayloadFormat { kind, precision })
         })
         .collect()
 }
@@ -58,9 +52,9 @@ pub fn against_bytes(study: &Study) -> anyhow::Result<Vec<Row>> {
             rows.add(x, &format!("exact-bound-{power_dbm}dbm"), "gap_exact_db", Estimate::exact(0.0));
             rows.add(x, &format!("paper-bound-{power_dbm}dbm"), "gap_exact_db", below);
         }
-        for (i, (name, format)) in formats.iter().enumerate() {
+        for (i, format) in formats.iter().enumerate() {
             let kilobytes = kilobytes(i);
-            let scheme = format!("{name}-{power_dbm}dbm");
+            let scheme = format!("{}-{power_dbm}dbm", format.kind.name());
             let found: Vec<(f64, f64)> =
                 trials.iter().filter_map(|trial| Some((trial.sent[i].1?, trial.exact_m2))).collect();
             let mut add = |metric: &str, estimate| {
@@ -87,7 +81,7 @@ pub fn against_bytes(study: &Study) -> anyhow::Result<Vec<Row>> {
 }
 
 impl PayloadTrial {
-    fn new(scenario: &Scenario, formats: &[(&str, PayloadFormat)]) -> anyhow::Result<Self> {
+    fn new(scenario: &Scenario, formats: &[PayloadFormat]) -> anyhow::Result<Self> {
         let source = EchoSource::new(scenario)?;
         let (system, target_m) = (source.system(), source.target_m(0));
         let estimates = nodes(system)?
@@ -96,7 +90,7 @@ impl PayloadTrial {
             .map(|(l, node)| node.estimate(&source.frame(l, 0, target_m)))
             .collect::<Result<Vec<_>, _>>()?;
         let fuser = Fuser::new(system.clone(), FusionSettings::default())?;
-        let sent = formats.iter().map(|(_, format)| {
+        let sent = formats.iter().map(|format| {
             let mut frame = FrameBlocks::new(system.irs_count());
             let mut bytes = 0;
             for (l, delays) in estimates.iter().enumerate() {

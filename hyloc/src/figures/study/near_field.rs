@@ -14,7 +14,7 @@ use crate::figures::rows::Row;
 
 /// Elements and sensors per IRS.
 const COUNTS: [usize; 6] = [6, 10, 14, 20, 28, 40];
-const WAVEFRONTS: [(&str, Wavefront); 2] = [("spherical", Wavefront::Spherical), ("plane", Wavefront::Plane)];
+const WAVEFRONTS: [Wavefront; 2] = [Wavefront::Spherical, Wavefront::Plane];
 
 /// One scene; lists by the assumed wavefront.
 struct NearFieldScene {
@@ -29,7 +29,8 @@ pub fn against_size(study: &Study) -> anyhow::Result<Vec<Row>> {
     for (point, count) in study.points(COUNTS) {
         let scenes = study.point(point, |draw| NearFieldScene::new(count, draw.scenario_seed))?;
         let x = count as f64;
-        for (i, (name, _)) in WAVEFRONTS.iter().enumerate() {
+        for (i, wavefront) in WAVEFRONTS.iter().enumerate() {
+            let name = wavefront.name();
             let frames: Vec<FrameError> = scenes.iter().map(|scene| scene.errors[i]).collect();
             chain::add(&mut rows, x, &format!("located-{name}"), &frames);
             let bound = column(&scenes, |scene| scene.bound_m2[i]);
@@ -60,7 +61,7 @@ impl NearFieldScene {
                 Information::new(&System::new(scenario)?, target_m, scenario.rcs_m2(), Gain::Unknown);
             Ok(information.position_crb_m2(Scheme::Hybrid)?.trace())
         };
-        let [spherical, plane] = WAVEFRONTS.map(|(_, wavefront)| believed(wavefront));
+        let [spherical, plane] = WAVEFRONTS.map(believed);
         Ok(Self {
             errors: [FrameError::new(&spherical, &direct)?, FrameError::new(&plane, &direct)?],
             bound_m2: [bound(&spherical)?, bound(&plane)?],

@@ -212,6 +212,26 @@ fn check_greeting(bytes: &[u8; GREETING_BYTES]) -> Result<(), Violation> {
     Ok(())
 }
 
+/// Headers, bytes of bodies and the violation of a stream that comes in pieces: what tests and fuzz targets compare.
+#[doc(hidden)]
+pub fn scan_pieces(limits: MessageLimits, pieces: &[&[u8]]) -> (Vec<FrameHeader>, usize, Option<Violation>) {
+    let (mut scanner, mut headers, mut body) = (Scanner::new(limits), Vec::new(), 0);
+    for piece in pieces {
+        let mut input = *piece;
+        loop {
+            match scanner.next(&mut input) {
+                Ok(Some(Token::Greeting)) => {}
+                Ok(Some(Token::Header(header))) => headers.push(header),
+                Ok(Some(Token::Body(bytes))) => body += bytes.len(),
+                Ok(None) => break,
+                Err(violation) => return (headers, body, Some(violation)),
+            }
+        }
+        assert!(input.is_empty(), "bytes were left over");
+    }
+    (headers, body, None)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::collection::vec;
@@ -226,25 +246,8 @@ mod tests {
         [&GREETING[..], READY_ROUTER].concat()
     }
 
-    /// What becomes of a stream: its headers and body bytes, or a violation.
-    type Outcome = (Vec<FrameHeader>, usize, Option<Violation>);
-
-    fn scanned(pieces: &[&[u8]]) -> Outcome {
-        let (mut scanner, mut headers, mut body) = (Scanner::new(LIMITS), Vec::new(), 0);
-        for piece in pieces {
-            let mut input = *piece;
-            loop {
-                match scanner.next(&mut input) {
-                    Ok(Some(Token::Greeting)) => {}
-                    Ok(Some(Token::Header(header))) => headers.push(header),
-                    Ok(Some(Token::Body(bytes))) => body += bytes.len(),
-                    Ok(None) => break,
-                    Err(violation) => return (headers, body, Some(violation)),
-                }
-            }
-            assert!(input.is_empty(), "bytes were left over");
-        }
-        (headers, body, None)
+    fn scanned(pieces: &[&[u8]]) -> (Vec<FrameHeader>, usize, Option<Violation>) {
+        scan_pieces(LIMITS, pieces)
     }
 
     fn violation(after_opening: &[u8]) -> Option<Violation> {
