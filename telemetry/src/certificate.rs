@@ -14,7 +14,7 @@ pub fn follow_certificate(identity: &Identity, health: &Health, stop: &Cancellat
     let (mut trouble, health, stop) = (identity.trouble(), health.clone(), stop.clone());
     tokio::spawn(async move {
         loop {
-            health.degraded(PART, trouble.borrow_and_update().clone());
+            health.degradations.set(PART, trouble.borrow_and_update().clone());
             tokio::select! {
                 changed = trouble.changed() => if changed.is_err() { return },
                 () = stop.cancelled() => return,
