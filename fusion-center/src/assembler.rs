@@ -170,9 +170,13 @@ impl<T> Assembler<T> {
         self.contested == Some(frame.epoch) && self.progress.elsewhere_ns(frame.epoch) >= Some(old_ns)
     }
 
-    /// Updates the reach of the majority; frames within it may be closed from now on.
+    /// Updates the reach of the majority; frames within it may be closed from now on. As long as no majority stands by what was
+    /// closed, reports before it are late and open no frame: who has not reported as much is waited for all the same, or a
+    /// node that says nothing would keep the others from being a majority.
     fn observe(&mut self, now_ns: u64) {
-        self.progress.observe(self.open.keys().next_back().copied(), now_ns);
+        let open = self.open.keys().next_back().copied();
+        let contradicted = self.reach < self.last_closed;
+        self.progress.observe(open.max(self.progress.furthest().filter(|_| contradicted)), now_ns);
         (self.reach, self.contested) = (self.progress.reach(), self.progress.contested());
         let Some(reach) = self.reach else { return };
         for (_, open) in self.open.range_mut(..=reach) {

@@ -10,8 +10,9 @@
 //! A node becomes silent when others wait for it and it makes no progress for [`MISSES_UNTIL_SILENT`] times its own
 //! pause between two reports, or as many deadlines if these are longer: a node that reports at its usual rate
 //! cannot be made silent by another that invents frames. As long as its rate is not known, its pause is taken
-//! to be [`MISSES_UNTIL_SILENT`] deadlines. A node is quiet if it has reported nothing for `QUIET_DEADLINES` deadlines while
-//! another did: one that jumped ahead and stopped does not hold the others up. Pure: time is passed in.
+//! to be [`MISSES_UNTIL_SILENT`] deadlines. No node is waited for longer than `QUIET_DEADLINES` deadlines. A node is quiet if it
+//! has reported nothing for as long while another did: one that jumped ahead and stopped does not hold the others up. Pure:
+//! time is passed in.
 
 use crate::assembler::MISSES_UNTIL_SILENT;
 use crate::runs::Position;
@@ -20,7 +21,7 @@ use crate::runs::Position;
 /// has in flight are never further ahead, unless it drops frames or invents them.
 pub const MOST_AHEAD: u64 = 256;
 
-/// Deadlines without any report after which a node loses its vote if others report.
+/// Deadlines without any report after which a node loses its vote if others report, and without progress if others wait.
 const QUIET_DEADLINES: u64 = 20;
 
 #[derive(Debug, Clone, Default)]
@@ -89,7 +90,12 @@ impl Progress {
         *node = Node { head: Some(frame), heard_ns: now_ns, awaited_ns: None, silent: false, ..node.clone() };
     }
 
-    /// Updates which nodes are silent; `furthest` is the furthest open frame.
+    /// The furthest head of the connected nodes.
+    pub fn furthest(&self) -> Option<Position> {
+        self.nodes.iter().filter(|node| node.connected).filter_map(|node| node.head).max()
+    }
+
+    /// Updates which nodes are silent; `furthest` is the furthest frame that others wait with.
     pub fn observe(&mut self, furthest: Option<Position>, now_ns: u64) {
         for index in 0..self.nodes.len() {
             let node = &mut self.nodes[index];
@@ -108,7 +114,13 @@ impl Progress {
         let awaited_ns = node.awaited_ns.filter(|_| node.connected && !node.silent)?;
         let misses = u64::from(MISSES_UNTIL_SILENT);
         let pause_ns = node.pause_ns.unwrap_or(self.deadline_ns.saturating_mul(misses));
-        Some(awaited_ns.saturating_add(self.deadline_ns.max(pause_ns).saturating_mul(misses)))
+        let patience_ns = self.deadline_ns.max(pause_ns).saturating_mul(misses);
+        Some(awaited_ns.saturating_add(patience_ns.min(self.quiet_ns())))
+    }
+
+    /// How long others wait for a node, or report without it, before it loses its vote.
+    fn quiet_ns(&self) -> u64 {
+        self.deadline_ns.saturating_mul(QUIET_DEADLINES)
     }
 
     /// When the next voter becomes silent if none makes progress.
@@ -150,8 +162,7 @@ impl Progress {
     fn heads(&self) -> Vec<Option<Position>> {
         let connected = || self.nodes.iter().filter(|node| node.connected);
         let spoke_ns = connected().map(|node| node.spoke_ns).max().unwrap_or(0);
-        let quiet_ns = self.deadline_ns.saturating_mul(QUIET_DEADLINES);
-        let is_quiet = |node: &Node| spoke_ns.saturating_sub(node.spoke_ns) > quiet_ns;
+        let is_quiet = |node: &Node| spoke_ns.saturating_sub(node.spoke_ns) > self.quiet_ns();
         let voters = connected().filter(|node| !node.silent && !is_quiet(node));
         let mut heads: Vec<Option<Position>> = voters.map(|node| node.head).collect();
         heads.sort_unstable();
@@ -284,6 +295,18 @@ mod tests {
         assert_eq!((progress.reach(), progress.next_silence_ns()), (Some(id(1, 2)), Some(1670)));
         progress.set_connected(1, false, 470);
         assert_eq!((progress.reach(), progress.next_silence_ns()), (Some(id(1, 3)), None));
+    }
+
+    /// Whoever waits may have used up its credit and say nothing more: then only this bound ends the wait.
+    #[test]
+    fn one_long_pause_does_not_prolong_the_wait_for_ever() {
+        let mut progress = with_heads(&[Some(0), Some(0)]);
+        progress.advance(1, id(1, 1), 50_000);
+        progress.advance(0, id(1, 2), 50_010);
+        progress.observe(Some(id(1, 2)), 50_010);
+        assert_eq!(progress.next_silence_ns(), Some(52_010), "twenty deadlines of 100");
+        progress.observe(Some(id(1, 2)), 52_010);
+        assert_eq!(progress.reach(), Some(id(1, 2)));
     }
 
     #[test]

@@ -22,8 +22,12 @@ async fn send(center: &Center, frames: std::ops::Range<u64>) {
 }
 
 async fn health(center: &Center) -> String {
+    get(center, "/health").await
+}
+
+async fn get(center: &Center, path: &str) -> String {
     let mut stream = tokio::net::TcpStream::connect(center.http).await.unwrap();
-    let request = format!("GET /health HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", center.http);
+    let request = format!("GET {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", center.http);
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
@@ -32,8 +36,12 @@ async fn health(center: &Center) -> String {
 
 /// Waits until health contains a text, or does not.
 async fn until_health(center: &Center, text: &str, contained: bool) {
+    until(center, "/health", |answer| answer.contains(text) == contained).await;
+}
+
+async fn until(center: &Center, path: &str, holds: impl Fn(&str) -> bool) {
     let waiting = async {
-        while health(center).await.contains(text) != contained {
+        while !holds(&get(center, path).await) {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
@@ -124,6 +132,26 @@ async fn a_full_disk_under_the_fix_log_stops_no_fix() {
     until_health(&center, "degraded", false).await;
     assert_eq!(center.stop().await.incomplete_files, [], "what waited is written");
     assert_eq!(fix_lines(&disk).len(), 5);
+}
+
+/// Ready only while a fix could be made and published now; otherwise all reasons are listed.
+#[tokio::test]
+async fn ready_lists_every_reason_why_there_is_no_fix() {
+    let center = Center::start(Options { fixes: Some("/dev/full".into()), ..Options::default() }).await;
+    let has = |answer: &str, all: &[&str]| all.iter().all(|reason| answer.contains(reason));
+    let idle = ["503", "nodes: none is connected\n", "frames: none has been received\n"];
+    until(&center, "/ready", |answer| has(answer, &idle)).await;
+    let (echoes, mut nodes) = (Echoes::new(), nodes(&center).await);
+    for node in &mut nodes {
+        node.send(echoes.report(node.index, 0)).await;
+    }
+    let log_alone = |answer: &str| {
+        has(answer, &["503", "\nfixes log: "]) && !answer.contains("nodes:") && !answer.contains("frames:")
+    };
+    until(&center, "/ready", log_alone).await;
+    drop(nodes);
+    until(&center, "/ready", |answer| has(answer, &["nodes: none is connected\n", "\nfixes log: "])).await;
+    center.stop().await;
 }
 
 #[tokio::test]

@@ -70,6 +70,7 @@ const USAGE: Cases = &[
     (&["scenario", "check", "deploy/scenarios/paper.toml", "--set", "signal.subcarriers=7"], "subcarriers"),
     (&["scenario", "generate", "--nodes", "40"], "between 2 and 32"),
     (&["solve", "angles", "--input", "-", "--repeat", "0"], "between 1 and"),
+    (&["solve", "angles", "--input", "-", "--repeat", "1000000000000000000"], "between 1 and"),
     (&["fusion", "--method", "three-stage", "--batch-frames", "4"], "batch_frames"),
     (&["fusion", "--method", "three-stage", "--scenario", NEAR_FIELD], "holds for plane waves"),
     (&["demo", "--method", "three-stage", "--scenario", NEAR_FIELD], "holds for plane waves"),

@@ -6,7 +6,24 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 /// Nanoseconds since the Unix epoch; zero on a clock that is set before it. For time stamps: it jumps when it is set.
 pub fn unix_time_ns() -> u64 {
     let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).saturating_add_signed(test_offset_ns())
+}
+
+/// Variable with the seconds by which the clock of a process under test is wrong, in builds with debug assertions. No other way
+/// sets the clock of one process: a time namespace shifts the monotonic clocks alone.
+pub const TEST_OFFSET: &str = "HYLOC_TEST_CLOCK_OFFSET_S";
+
+#[cfg(debug_assertions)]
+fn test_offset_ns() -> i64 {
+    static OFFSET_NS: OnceLock<i64> = OnceLock::new();
+    let read = || std::env::var(TEST_OFFSET).ok()?.parse::<i64>().ok();
+    *OFFSET_NS.get_or_init(|| read().unwrap_or(0).saturating_mul(1_000_000_000))
+}
+
+/// The clock of a release build cannot be altered.
+#[cfg(not(debug_assertions))]
+const fn test_offset_ns() -> i64 {
+    0
 }
 
 /// Nanoseconds since the first call in this process. For deadlines and leases: a clock that is set an hour back must not

@@ -14,7 +14,7 @@ pub fn follow_certificate(identity: &Identity, health: &Health, stop: &Cancellat
     let (mut problem, health, stop) = (identity.problem(), health.clone(), stop.clone());
     tokio::spawn(async move {
         loop {
-            health.degraded(PART, problem.borrow_and_update().clone());
+            health.degradations.set(PART, problem.borrow_and_update().clone());
             tokio::select! {
                 changed = problem.changed() => if changed.is_err() { return },
                 () = stop.cancelled() => return,

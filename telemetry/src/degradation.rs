@@ -53,7 +53,7 @@ impl Degradations {
     }
 
     /// Sets why a part fails that loses nothing by it; none if it works.
-    pub(crate) fn set(&self, name: &'static str, reason: Option<String>) {
+    pub fn set(&self, name: &'static str, reason: Option<String>) {
         self.states().entry(name).or_default().failing = reason;
     }
 

@@ -52,16 +52,6 @@ impl Health {
         self.reason.borrow().clone()
     }
 
-    /// Sets why a part of the process fails while the rest goes on; none if it works.
-    pub fn degraded(&self, part: &'static str, reason: Option<String>) {
-        self.degradations.set(part, reason);
-    }
-
-    /// Parts that fail while the process goes on, each with its reason.
-    pub fn failing(&self) -> Vec<String> {
-        self.degradations.current()
-    }
-
     /// Sets why the process cannot do its work now as far as `what` is concerned, or clears it.
     pub fn condition(&self, what: &'static str, problem: Option<String>) {
         let mut conditions = self.conditions.lock().unwrap_or_else(PoisonError::into_inner);
@@ -75,7 +65,7 @@ impl Health {
     pub fn problems(&self) -> Vec<String> {
         let conditions = self.conditions.lock().unwrap_or_else(PoisonError::into_inner);
         let conditions = conditions.iter().map(|(what, problem)| format!("{what}: {problem}"));
-        self.reason().into_iter().chain(conditions).chain(self.failing()).collect()
+        self.reason().into_iter().chain(conditions).chain(self.degradations.current()).collect()
     }
 
     fn set(&self, reason: Option<String>) {
@@ -148,15 +138,12 @@ mod tests {
     fn a_condition_leaves_the_process_serving() {
         let health = Health::new();
         health.condition("nodes", Some("none is connected".into()));
-        health.condition("fix log", Some("the disk is full".into()));
-        assert_eq!(health.problems(), ["starting", "fix log: the disk is full", "nodes: none is connected"]);
+        health.condition("frames", Some("none for 5 s".into()));
+        assert_eq!(health.problems(), ["starting", "frames: none for 5 s", "nodes: none is connected"]);
         health.ready();
         health.condition("nodes", None);
-        assert_eq!(
-            (health.reason(), health.problems()),
-            (None, vec!["fix log: the disk is full".to_owned()])
-        );
-        health.condition("fix log", None);
+        assert_eq!((health.reason(), health.problems()), (None, vec!["frames: none for 5 s".to_owned()]));
+        health.condition("frames", None);
         assert!(health.problems().is_empty());
     }
 

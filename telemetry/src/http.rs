@@ -49,7 +49,7 @@ pub fn routes(metrics: Metrics, health: Health) -> Router {
 
 /// `serving`, and a line for every part that fails while the process goes on.
 fn serving(health: &Health) -> String {
-    let degraded = health.failing().into_iter().map(|part| format!("degraded: {part}\n"));
+    let degraded = health.degradations.current().into_iter().map(|part| format!("degraded: {part}\n"));
     std::iter::once("serving\n".to_owned()).chain(degraded).collect()
 }
 

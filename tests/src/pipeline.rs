@@ -50,6 +50,8 @@ pub struct Site {
     pub grpc: SocketAddr,
     pub http: SocketAddr,
     pub echo: SocketAddr,
+    /// By how much the clocks of processes that are started from now on are wrong.
+    pub clock_offset_s: i64,
     directory: TempDir,
 }
 
@@ -65,6 +67,7 @@ impl Site {
             grpc: free_address(),
             http: free_address(),
             echo: free_address(),
+            clock_offset_s: 0,
             directory: tempfile::tempdir().expect("a directory"),
         }
     }
@@ -74,10 +77,17 @@ impl Site {
         self.directory.path().join(name)
     }
 
+    fn start(&self, name: &str, arguments: &[&str]) -> Process {
+        match self.clock_offset_s {
+            0 => Process::start(name, arguments),
+            offset_s => Process::start_at_another_time(name, arguments, offset_s),
+        }
+    }
+
     /// Starts the fusion center with further arguments. The default queue is so long that a stall loses no frame.
     pub fn fusion(&self, more: &[&str]) -> Process {
         let arguments = self.fusion_arguments(more);
-        Process::start("fusion-center", &arguments.iter().map(String::as_str).collect::<Vec<_>>())
+        self.start("fusion-center", &arguments.iter().map(String::as_str).collect::<Vec<_>>())
     }
 
     /// The same with a limit of file descriptors.
@@ -102,7 +112,7 @@ impl Site {
         let mut arguments = vec!["--echo-listen", &echo, "--fusion", &grpc, "--power-dbm", "60"];
         arguments.extend(["--http-listen", "127.0.0.1:0"]);
         arguments.extend(more);
-        Process::start("simulator", &arguments)
+        self.start("simulator", &arguments)
     }
 
     pub fn node(&self, index: usize, more: &[&str]) -> Process {
@@ -120,7 +130,7 @@ impl Site {
         let mut arguments = vec!["--fusion", &grpc, "--simulator", &echo, "--identity", identity];
         arguments.extend(["--index", &index, "--http-listen", "127.0.0.1:0"]);
         arguments.extend(more);
-        Process::start("irs-node", &arguments)
+        self.start("irs-node", &arguments)
     }
 
     pub fn nodes(&self, count: usize) -> Vec<Process> {

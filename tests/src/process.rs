@@ -99,6 +99,13 @@ impl Process {
         Self::spawn(shell, name, arguments)
     }
 
+    /// A process whose clock is wrong by this many seconds.
+    pub fn start_at_another_time(name: &str, arguments: &[&str], offset_s: i64) -> Self {
+        let mut command = Command::new(executable(name));
+        command.env(proto::clock::TEST_OFFSET, offset_s.to_string());
+        Self::spawn(command, name, arguments)
+    }
+
     fn spawn(mut command: Command, name: &str, arguments: &[&str]) -> Self {
         let mut child = command
             .args(arguments)

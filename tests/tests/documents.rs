@@ -316,6 +316,24 @@ fn limits_are_those_of_the_code() {
         ("links of the relay", "64", "backhaul/src/plan.rs", "MOST_LINKS: usize"),
         ("gRPC handshakes under way at once", "256", "trust/src/accept.rs", "HANDSHAKES: usize"),
         ("connections of one link", "16", "backhaul/src/relay.rs", "MOST_CONNECTIONS: usize"),
+        ("bytes of an identity", "128", "proto/src/identity.rs", "MOST_BYTES: usize"),
+        ("streams of truth that are open", "4", "fusion-center/src/truth.rs", "MOST_OPEN: usize"),
+        ("streams of truth that are remembered", "8", "fusion-center/src/truth.rs", "MOST_SOURCES: usize"),
+        ("records of one stream of truth", "8192", "fusion-center/src/truth.rs", "REMEMBERED_FRAMES: usize"),
+        ("fixes waiting for the disk", "1024", "fusion-center/src/fix_log.rs", "MOST_WAITING: usize"),
+        ("entries waiting for the recorder", "1024", "fusion-center/src/recording.rs", "QUEUE: usize"),
+        (
+            "complex operations of the beams of a scenario",
+            "5e8",
+            "model/src/scenario/validate.rs",
+            "MOST_BEAM_WORK: f64",
+        ),
+        (
+            "steps of the joint solver in `solve angles`",
+            "1e11",
+            "hyloc/src/solve/limits.rs",
+            "MOST_ADMM_WORK: f64",
+        ),
         (
             "characters of a peer's text in a line",
             "200",
@@ -325,6 +343,49 @@ fn limits_are_those_of_the_code() {
     ] {
         let definition = format!("const {constant} = {value};");
         assert!(read(&root().join(file)).contains(&definition), "{file}: no {definition}");
+        row(name, &value);
+    }
+    // The same in other units.
+    for (name, value, file, definition) in [
+        (
+            "bytes of a recording waiting for the disk",
+            "32 MiB",
+            "fusion-center/src/segment.rs",
+            "MOST_PENDING_BYTES: usize = 32 << 20;",
+        ),
+        (
+            "bytes of a segment of a recording",
+            "1 GiB",
+            "fusion-center/src/segment.rs",
+            "SEGMENT_BYTES: u64 = 1 << 30;",
+        ),
+        (
+            "bytes of a settings or scenario file",
+            "1 MiB",
+            "settings/src/lib.rs",
+            "MOST_SETTINGS_BYTES: u64 = 1 << 20;",
+        ),
+        (
+            "bytes of a file of problems",
+            "64 MiB",
+            "hyloc/src/solve/limits.rs",
+            "MOST_INPUT_BYTES: u64 = 64 << 20;",
+        ),
+        (
+            "bytes of a certificate or key file",
+            "4 MiB",
+            "trust/src/material.rs",
+            "LARGEST_FILE: u64 = 4 << 20;",
+        ),
+        (
+            "time from a registration to its stream, and to come back after a broken one",
+            "2 s",
+            "fusion-center/src/registry.rs",
+            "LEASE_NS: u64 = 2_000_000_000;",
+        ),
+    ] {
+        let source = read(&root().join(file));
+        assert!(source.contains(&format!("const {definition}")), "{file}: no {definition}");
         row(name, &value);
     }
 }

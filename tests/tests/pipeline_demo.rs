@@ -1,6 +1,9 @@
 //! `hyloc demo` with real processes.
 #![allow(clippy::print_stdout)]
 
+use std::path::Path;
+use std::time::Duration;
+
 use hyloc_tests::pipeline::*;
 use hyloc_tests::process::*;
 use rustix::process::{Pid, Signal, kill_process};
@@ -287,6 +290,32 @@ fn no_process_is_left_behind_however_it_ends() {
         }
         eventually("no process is left", || left_behind().is_empty().then_some(()));
     }
+}
+
+/// A stall for longer than the keepalive of HTTP/2 waits closes the stream of fixes. The fusion center lives, and so does the demo.
+#[test]
+fn a_stall_of_the_demo_does_not_end_it() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("fixes.jsonl");
+    let demo =
+        Process::start("hyloc", &["demo", "--json", "--frames", "0", "--fixes", log.to_str().unwrap()]);
+    eventually("fixes", || (log.exists() && fixes_so_far(&log) >= 50).then_some(()));
+    demo.signal(Signal::STOP);
+    // The fusion center pings every second and waits 2 s for the answer.
+    std::thread::sleep(Duration::from_secs(10));
+    demo.signal(Signal::CONT);
+    println!("{}", demo.said("is open again"));
+    let before = fixes_so_far(&log);
+    eventually("more fixes", || (fixes_so_far(&log) >= before + 50).then_some(()));
+    demo.signal(Signal::INT);
+    let report = demo.finish();
+    assert_eq!(report["unaccounted"], 0, "{report}");
+}
+
+/// Complete lines of a fix log that is being written.
+fn fixes_so_far(log: &Path) -> usize {
+    std::fs::read_to_string(log).map_or(0, |text| text.matches('\n').count())
 }
 
 /// The reader of the log may end first: a failed write must not prevent a process from ending.

@@ -2,6 +2,7 @@
 //! shutdown.
 #![allow(clippy::print_stdout)]
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::net::TcpStream;
 
@@ -104,6 +105,55 @@ fn a_restarted_simulator_goes_on() {
     nodes.into_iter().for_each(|node| drop(node.stop()));
     let summary = fusion.stop();
     assert_eq!(summary["unaccounted"], 0, "{summary}");
+}
+
+/// Every process in turn is killed and comes back with its clock an hour behind, then an hour ahead. Fixes come again, and their
+/// times show that the clocks were wrong indeed.
+#[test]
+fn a_clock_that_is_an_hour_off_stops_no_fix() {
+    let _alone = alone();
+    if !cfg!(debug_assertions) {
+        return skipped(
+            "a_clock_that_is_an_hour_off_stops_no_fix",
+            "the clock of a release build is not altered",
+        );
+    }
+    let mut site = Site::new();
+    let log = site.path("fixes.jsonl");
+    let with_log = ["--fixes", log.to_str().unwrap()];
+    let mut fusion = site.fusion(&with_log);
+    let mut nodes = site.nodes(3);
+    let mut simulator = site.simulator(ENDLESS);
+    site.until_more_fixes(20);
+    for offset_s in [-3600, 3600] {
+        site.clock_offset_s = offset_s;
+        let again = |what: &str| {
+            // Fixes of the time before may be counted, but not as many.
+            let (_, seconds) = site.until_more_fixes(100);
+            println!("clock of the {what} {offset_s} s off: 100 further fixes after {seconds:.2} s");
+        };
+        nodes.pop().unwrap().kill();
+        nodes.push(site.node(2, &[]));
+        site.until("the node is back", |summary| connected(summary) == 3);
+        again("node");
+        fusion.kill();
+        fusion = site.fusion(&with_log);
+        again("fusion center");
+        simulator.kill();
+        simulator = site.simulator(ENDLESS);
+        again("simulator");
+    }
+    simulator.stop();
+    nodes.into_iter().for_each(|node| drop(node.stop()));
+    assert_eq!(fusion.stop()["unaccounted"], 0);
+    let (all, now_ns) = (fixes(&log), proto::clock::unix_time_ns() as i64);
+    let hours = |ns: i64| (ns as f64 / 3.6e12).round() as i64;
+    let published: BTreeSet<i64> =
+        all.iter().map(|fix| hours(count(&fix["timing"], "time_ns") as i64 - now_ns)).collect();
+    assert_eq!(published, BTreeSet::from([-1, 0, 1]), "the clock of the fusion center");
+    // To a node with the right time, echoes of a simulator that is behind seem to have been under way for an hour.
+    let longest_ms = all.iter().filter_map(|fix| fix["timing"]["emit_ms"][0].as_f64()).fold(0.0, f64::max);
+    assert!(hours((longest_ms * 1e6) as i64) >= 1, "the clock of the simulator: {longest_ms} ms");
 }
 
 #[test]

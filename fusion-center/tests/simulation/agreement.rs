@@ -29,6 +29,9 @@ struct Index {
     /// The run that it reported last in the present session. Its furthest frame there lies between these two: an old
     /// frame may or may not count as progress.
     head: Option<(usize, [u64; 2])>,
+    /// The run that it reported last, and its furthest frame there, of reports that were refused before there was a head:
+    /// these may or may not count as progress.
+    refused: Option<Place>,
     /// Since when it has made progress without a longer pause, and when it last did.
     steady_ns: Option<(u64, u64)>,
     /// The furthest frame of each run that was ever reported under this index.
@@ -49,8 +52,14 @@ impl Index {
 
     /// Takes a report; returns whether that was certainly progress.
     fn advance(&mut self, (run, frame): Place, accepted: bool) -> bool {
-        if self.head.is_none() && !accepted {
-            return false;
+        if self.head.is_none() {
+            let before = self.refused.filter(|(known, _)| *known == run).map(|(_, furthest)| furthest);
+            if !accepted {
+                self.refused = Some((run, before.map_or(frame, |furthest| furthest.max(frame))));
+                return false;
+            }
+            self.head = Some((run, [frame, before.map_or(frame, |furthest| furthest.max(frame))]));
+            return before.is_none_or(|furthest| frame > furthest);
         }
         let Some((_, [certain, possible])) = self.head.filter(|(known, _)| *known == run) else {
             self.head = Some((run, [frame, frame]));

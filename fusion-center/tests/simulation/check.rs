@@ -22,9 +22,22 @@ pub struct Checks {
     /// Processes that are no nodes.
     strangers: HashSet<u64>,
     fixes: u64,
-    emitted_after: u64,
-    complete_after: u64,
+    /// When frames were emitted, and when fixes with the paths of all nodes that report were made.
+    emitted_ns: Vec<u64>,
+    complete_ns: Vec<u64>,
+    /// When a stream of a node was last opened, or the mute node last reported.
+    settled_ns: u64,
+    /// When the mute node last reported in its present session, and the longest pause between two such reports.
+    last_of_mute_ns: Option<u64>,
+    longest_pause_ns: u64,
     life: u64,
+}
+
+/// How long the others wait for a node that is connected and says nothing: three of its pauses, which are taken to be three
+/// deadlines as long as they are not known, and at most twenty deadlines. What a stranger closed is withdrawn after
+/// three more, and another deadline closes the first frame without the node.
+fn patience_ns(longest_pause_ns: u64) -> u64 {
+    (3 * longest_pause_ns).clamp(9 * DEADLINE_NS, 20 * DEADLINE_NS) + (3 + 1) * DEADLINE_NS
 }
 
 impl Checks {
@@ -37,8 +50,11 @@ impl Checks {
             senders: HashMap::new(),
             strangers: HashSet::new(),
             fixes: 0,
-            emitted_after: 0,
-            complete_after: 0,
+            emitted_ns: Vec::new(),
+            complete_ns: Vec::new(),
+            settled_ns: 0,
+            last_of_mute_ns: None,
+            longest_pause_ns: 0,
             life: 0,
         }
     }
@@ -47,14 +63,31 @@ impl Checks {
         self.fixes
     }
 
-    pub fn emitted(&mut self, _: FrameId, now_ns: u64) {
-        self.emitted_after += u64::from((HEALED_NS..STOP_NS).contains(&now_ns));
+    /// When the last frame is emitted. The others may have waited for a mute node before the time that counts.
+    pub fn stop_ns(&self) -> u64 {
+        STOP_NS + self.mute.map_or(0, |_| patience_ns(u64::MAX / 3))
     }
 
-    pub fn received(&mut self, life: u64, index: usize, process: u64, is_node: bool) {
+    pub fn emitted(&mut self, now_ns: u64) {
+        self.emitted_ns.push(now_ns);
+    }
+
+    /// The stream of a node was opened.
+    pub fn opened(&mut self, index: usize, now_ns: u64) {
+        self.settled_ns = now_ns;
+        if self.mute == Some(index) {
+            (self.last_of_mute_ns, self.longest_pause_ns) = (None, 0);
+        }
+    }
+
+    pub fn received(&mut self, life: u64, index: usize, process: u64, is_node: bool, now_ns: u64) {
         self.senders.entry((life, index)).or_default().insert(process);
         if !is_node {
             self.strangers.insert(process);
+        } else if self.mute == Some(index) {
+            let pause_ns = self.last_of_mute_ns.replace(now_ns).map_or(0, |last_ns| now_ns - last_ns);
+            self.longest_pause_ns = self.longest_pause_ns.max(pause_ns);
+            self.settled_ns = now_ns;
         }
     }
 
@@ -84,10 +117,11 @@ impl Checks {
                     assembled.frame
                 );
             }
-            if (HEALED_NS..STOP_NS).contains(&now_ns) {
+            if now_ns >= HEALED_NS {
                 let reporters = self.count - usize::from(self.mute.is_some());
-                let complete = assembled.blocks.present().count() == reporters * self.count;
-                self.complete_after += u64::from(complete);
+                if assembled.blocks.present().count() == reporters * self.count {
+                    self.complete_ns.push(now_ns);
+                }
                 for (l, k, path) in assembled.blocks.present() {
                     let stranger =
                         self.strangers.iter().any(|p| path.delay_s == delay_s(*p, assembled.frame, k));
@@ -131,7 +165,11 @@ impl Checks {
         if proven {
             assert!(self.strangers.is_empty(), "a report of a stranger was received");
         }
-        let (complete, emitted) = (self.complete_after, self.emitted_after);
+        assert!(self.settled_ns <= HEALED_NS, "a stream was opened {} ns after the start", self.settled_ns);
+        let settled_ns = self.mute.map_or(0, |_| self.settled_ns + patience_ns(self.longest_pause_ns));
+        let counted = HEALED_NS.max(settled_ns)..self.stop_ns();
+        let count = |times_ns: &[u64]| times_ns.iter().filter(|at_ns| counted.contains(at_ns)).count();
+        let (complete, emitted) = (count(&self.complete_ns), count(&self.emitted_ns));
         let links: Vec<_> = nodes.iter().map(|node| (node.process, &node.link)).collect();
         let holders: Vec<_> = (0..self.count).map(|index| center.registry.holder(index)).collect();
         assert!(

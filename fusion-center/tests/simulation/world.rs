@@ -24,7 +24,8 @@ const HEAL_NS: u64 = 10_000 * MS;
 /// Five seconds after the healing, fixes of all nodes must come at the rate of the frames.
 pub const HEALED_NS: u64 = HEAL_NS + 5_000 * MS;
 pub const STOP_NS: u64 = HEALED_NS + 2_000 * MS;
-const END_NS: u64 = STOP_NS + 12_000 * MS;
+/// Time for everything to be decided after the last frame.
+const SETTLE_NS: u64 = 12_000 * MS;
 
 /// What a simulation came to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -146,8 +147,9 @@ impl World {
     }
 
     fn run(&mut self) {
+        let end_ns = self.checks.stop_ns() + SETTLE_NS;
         while let Some(Reverse((at_ns, sequence))) = self.events.pop() {
-            if at_ns > END_NS {
+            if at_ns > end_ns {
                 break;
             }
             self.now_ns = at_ns;
@@ -281,12 +283,12 @@ impl World {
     }
 
     fn emit(&mut self) {
-        if self.now_ns >= STOP_NS {
+        if self.now_ns >= self.checks.stop_ns() {
             return;
         }
         let frame = FrameId { run: self.run, frame: self.frame };
         self.frame += 1;
-        self.checks.emitted(frame, self.now_ns);
+        self.checks.emitted(self.now_ns);
         for node in 0..self.count {
             let delay_ns = self.within(MS, 20 * MS);
             let process = self.nodes[node].process;
@@ -376,6 +378,9 @@ impl World {
         let instance = index.map(|_| center.instance.clone());
         let connection = self.connections.get_mut(&id).expect("known");
         (connection.index, connection.center_open) = (index, index.is_some());
+        if let Some(node) = node.filter(|_| index.is_some()) {
+            self.checks.opened(node, self.now_ns);
+        }
         self.post(node, Event::Opened { connection: id, instance });
     }
 
@@ -422,7 +427,7 @@ impl World {
         let (Some(index), process) = (connection.index, connection.process) else { return };
         let frame = FrameId { run: report.run, frame: report.frame };
         let ticket = Ticket { process, connection: id, frame };
-        self.checks.received(self.life, index, process, connection.node.is_some());
+        self.checks.received(self.life, index, process, connection.node.is_some(), self.now_ns);
         center.take(index, report_of(report), ticket, self.now_ns);
     }
 

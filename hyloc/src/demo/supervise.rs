@@ -18,6 +18,7 @@ use serde_json::Value;
 use telemetry::exit::{self, Failure};
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
+use tonic::{Status, Streaming};
 use trust::ClientTls;
 
 use super::DemoFlags;
@@ -28,6 +29,9 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Timeout for a child to drain its queues and end.
 const DRAIN_TIME: Duration = Duration::from_secs(20);
+
+/// Pause before the stream of fixes is opened again.
+const REOPEN_PAUSE: Duration = Duration::from_millis(200);
 
 /// Observations during a demo; see [`super::DemoReport`] for the fields.
 #[derive(Debug, Default)]
@@ -112,8 +116,7 @@ pub async fn watch(
     stop: &CancellationToken,
 ) -> anyhow::Result<Watched> {
     let bar = progress_bar(flags);
-    let mut client = FusionClient::new(connect(&grpc.to_string(), tls).await?);
-    let mut fixes = client.watch(v1::WatchRequest {}).await?.into_inner();
+    let mut fixes = open(grpc, tls).await?;
     let mut watched = Watched::default();
     let mut known = vec![false; processes.nodes.len()];
     // One interval for all iterations: it must elapse even if fixes arrive continuously.
@@ -122,10 +125,21 @@ pub async fn watch(
     loop {
         tokio::select! {
             fix = fixes.message() => {
-                let Ok(Some(fix)) = fix else {
-                    let ended = tokio::time::timeout(DRAIN_TIME, processes.fusion.wait()).await;
-                    watched.fusion_ended(flags, ended.ok().and_then(Result::ok), stop);
-                    break;
+                let fix = match fix {
+                    Ok(Some(fix)) => fix,
+                    broken => {
+                        let why = broken.err().map_or_else(|| "it ended".into(), |status| status.to_string());
+                        match reopen((grpc, tls), &mut processes.fusion, stop).await {
+                            Reopened::Stream(stream) => fixes = *stream,
+                            Reopened::Ended(status) => {
+                                watched.fusion_ended(flags, status, stop);
+                                break;
+                            }
+                            Reopened::Stopped => break,
+                        }
+                        bar.suspend(|| note(&format!("the stream of fixes broke ({why}) and is open again")));
+                        continue;
+                    }
                 };
                 watched.take(&fix, began);
                 bar.set_position(watched.solved());
@@ -163,6 +177,46 @@ pub async fn watch(
     Ok(watched)
 }
 
+async fn open(grpc: SocketAddr, tls: Option<&ClientTls>) -> Result<Streaming<v1::Fix>, Status> {
+    let mut client = FusionClient::new(connect(&grpc.to_string(), tls).await?);
+    Ok(client.watch(v1::WatchRequest {}).await?.into_inner())
+}
+
+/// What became of a stream of fixes that broke.
+enum Reopened {
+    Stream(Box<Streaming<v1::Fix>>),
+    /// The fusion center has ended, or neither ends nor answers.
+    Ended(Option<ExitStatus>),
+    /// The demo was interrupted.
+    Stopped,
+}
+
+/// Opens the stream of fixes again, unless the fusion center has ended. A stream may break although the fusion center lives:
+/// a stall of this process or of the machine for longer than the keepalive of HTTP/2 waits, 2 s, closes the connection.
+async fn reopen(
+    (grpc, tls): (SocketAddr, Option<&ClientTls>),
+    fusion: &mut Child,
+    stop: &CancellationToken,
+) -> Reopened {
+    let tried = async {
+        loop {
+            // The pause comes first: a fusion center that ends closes its streams a moment before.
+            tokio::time::sleep(REOPEN_PAUSE).await;
+            if let Ok(stream) = open(grpc, tls).await {
+                return stream;
+            }
+        }
+    };
+    tokio::select! {
+        status = fusion.wait() => Reopened::Ended(status.ok()),
+        tried = tokio::time::timeout(DRAIN_TIME, tried) => match tried {
+            Ok(stream) => Reopened::Stream(Box::new(stream)),
+            Err(_) => Reopened::Ended(None),
+        },
+        () = stop.cancelled() => Reopened::Stopped,
+    }
+}
+
 /// Reports processes that died since the last call; returns whether the demo can continue.
 fn check(
     flags: &DemoFlags,
@@ -192,7 +246,7 @@ fn check(
 fn death(who: &str, status: Option<ExitStatus>) -> String {
     match status {
         Some(status) => format!("{who} died: {status}"),
-        None => format!("{who} ended early"),
+        None => format!("{who} does not answer"),
     }
 }
 

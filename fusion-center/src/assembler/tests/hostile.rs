@@ -144,6 +144,22 @@ fn a_poisoned_state_does_not_outlive_the_peers_that_caused_it() {
     }
 }
 
+/// One of two closes the future while the other is away. Who takes its place says nothing: the other is not held up by that for
+/// longer than a node takes to become silent, and three deadlines.
+#[test]
+fn a_poisoned_state_is_not_kept_by_a_node_that_says_nothing() {
+    let mut assembler = connected(2);
+    assembler.set_connected(1, false, 0);
+    let poisoned = assembler.offer(0, of_run(1, u64::MAX), 1, ()).unwrap();
+    assert_eq!(frames(&poisoned), [(u64::MAX, Closing::Complete)]);
+    assembler.set_connected(0, false, 50);
+    (0..2).for_each(|l| drop(assembler.set_connected(l, true, 100)));
+    let times_ns = (0..60).map(|n| (n, 200 + 60 * n));
+    let mut accepted = times_ns.filter(|(n, now_ns)| assembler.offer(1, of_run(1, *n), *now_ns, ()).is_ok());
+    let (_, first_ns) = accepted.next().expect("accepted in the end");
+    assert!(first_ns <= 200 + (9 + 3) * DEADLINE_NS + 2 * 60, "{first_ns}");
+}
+
 /// Two of five close the future while the others are away, and stay when those come back: they are outvoted.
 #[test]
 fn a_poisoned_state_ends_when_its_peers_are_outvoted() {
