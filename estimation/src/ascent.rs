@@ -53,6 +53,14 @@ impl Expansion {
     }
 }
 
+impl std::ops::AddAssign for Expansion {
+    fn add_assign(&mut self, other: Self) {
+        self.value += other.value;
+        self.gradient += other.gradient;
+        self.information += other.information;
+    }
+}
+
 /// The maximum found.
 #[derive(Debug, Clone)]
 pub(crate) struct Summit {

@@ -6,6 +6,7 @@ mod ascent;
 pub mod baselines;
 mod beams;
 pub mod blocks;
+pub mod clock_filter;
 pub mod delay;
 pub mod direct;
 pub mod fusion;

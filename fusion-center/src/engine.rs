@@ -5,9 +5,11 @@
 //! closes all open frames, solves them and acknowledges: what was acknowledged as fused is in a fix.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use estimation::clock_filter::{ClockEstimate, ClockFilter, ClockFilterSettings};
+use estimation::direct::ClockPrior;
 use proto::clock::{stamped_ns, steady_time_ns, unix_time_ns};
 use proto::convert::{FrameId, Report};
 use settings::check::{self, within};
@@ -24,10 +26,14 @@ use crate::pool::Pool;
 use crate::publish::{Outgoing, Publisher};
 use crate::queue::Queue;
 use crate::recording::Recorder;
-use crate::reply::{PendingAcknowledgement, SharedStride};
+use crate::reply::{PendingAcknowledgement, SharedRequests};
 use crate::solve::{Earlier, History, Kept, Solved, Solver, solve};
+
 use crate::thinning::Thinning;
 use crate::wire::ReportMessage;
+
+/// A node is told the offset of its clock where that is known to this share of the prior.
+const KNOWN_SHARE: f64 = 0.1;
 
 #[derive(Debug)]
 pub enum Event {
@@ -54,7 +60,7 @@ pub struct Incoming {
 }
 
 /// How frames are assembled and scheduled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::Args)]
+#[derive(Debug, Clone, Copy, PartialEq, clap::Args)]
 pub struct EngineSettings {
     /// How long a frame waits for its last report.
     #[arg(long = "deadline-ms", id = "deadline_ms", value_name = "MS", default_value = "250",
@@ -70,9 +76,24 @@ pub struct EngineSettings {
     #[arg(long = "solver-delay-ms", id = "solver_delay_ms", value_name = "MS", default_value = "0",
           value_parser = check::milliseconds(0), hide_short_help = true)]
     pub solver_delay: Duration,
+    /// Largest drift that clocks are assumed to have where they are not trusted: standard deviation, parts per billion.
+    #[arg(long, value_name = "PPB", default_value = "100", value_parser = within::<f64>(0.0, 1e6))]
+    pub clock_drift_ppb: f64,
+    /// Wander that clocks are assumed to have where they are not trusted: standard deviation after one second.
+    #[arg(long, value_name = "NS", default_value = "0.02", value_parser = within::<f64>(0.0, 1e6))]
+    pub clock_wander_ns: f64,
 }
 
 impl EngineSettings {
+    /// What is assumed about clocks with offsets of this standard deviation.
+    fn clock_filter(&self, offset_s: f64) -> ClockFilterSettings {
+        ClockFilterSettings {
+            rate: self.clock_drift_ppb * 1e-9,
+            wander_s: self.clock_wander_ns * 1e-9,
+            ..ClockFilterSettings::new(offset_s)
+        }
+    }
+
     /// Number of threads that solve.
     pub fn workers(&self) -> usize {
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
@@ -92,14 +113,16 @@ struct Job {
 
 pub struct Engine {
     intake: Intake<PendingAcknowledgement>,
-    pool: Pool<Job, (Solved, Job)>,
+    pool: Pool<Job, (Solved, Option<ClockPrior>, Job)>,
     node_table: NodeTable,
     publisher: Publisher,
     recorder: Option<Recorder>,
     history: History,
     thinning: Thinning,
-    /// Which frames the nodes are asked to report.
-    stride: SharedStride,
+    /// What nodes are asked for and told.
+    requests: SharedRequests,
+    /// None where clocks are trusted.
+    clocks: Option<SharedClocks>,
     /// The run that the nodes report.
     run: Option<u64>,
 }
@@ -113,13 +136,19 @@ impl Engine {
         node_table: NodeTable,
         publisher: Publisher,
         recorder: Option<Recorder>,
-        stride: SharedStride,
+        requests: SharedRequests,
     ) -> Self {
         let (delay, deadline_ns) = (settings.solver_delay, settings.deadline.as_nanos() as u64);
         let history = History::new(solver.batch_frames());
+        let offset_s = solver.clock_prior_s();
+        let clocks = (offset_s > 0.0)
+            .then(|| Arc::new(Mutex::new(ClockFilter::new(count, settings.clock_filter(offset_s)))));
+        let known = clocks.clone();
         let work = move |job: Job| {
             std::thread::sleep(delay);
-            (solve_or_fail(&solver, job.frame, &job.kept, &job.earlier), job)
+            // What is known when solving begins: frames that wait profit from those before them.
+            let prior = known.as_ref().and_then(|clocks| locked(clocks).prior(seconds(job.first_ns)));
+            (solve_or_fail(&solver, &job, prior.as_ref()), prior, job)
         };
         Self {
             intake: Intake::new(count, deadline_ns),
@@ -129,7 +158,8 @@ impl Engine {
             recorder,
             history,
             thinning: Thinning::new(settings.workers()),
-            stride,
+            requests,
+            clocks,
             run: None,
         }
     }
@@ -145,9 +175,9 @@ impl Engine {
                     // The next frame is solved while this one is published.
                     self.start();
                     match solved {
-                        Ok(((solved, job), took)) => {
+                        Ok(((solved, prior, job), took)) => {
                             self.thinning.solved(took.as_nanos() as u64);
-                            self.finish(solved, job).await;
+                            self.finish(solved, prior, job).await;
                         }
                         Err(error) => tracing::error!(%error, "a solver thread was lost"),
                     }
@@ -155,6 +185,9 @@ impl Engine {
                 event = events.recv(), if open => match event {
                     Some(Event::Report(incoming)) => self.take(*incoming),
                     Some(Event::Presence { node, present }) => {
+                        if let Some(clocks) = self.clocks.as_ref().filter(|_| present) {
+                            locked(clocks).restart(node);
+                        }
                         let closed = self.intake.assembler.set_connected(node, present, steady_time_ns());
                         self.submit(closed);
                     }
@@ -232,7 +265,7 @@ impl Engine {
             let earlier = self.history.take(frame, &kept);
             self.node_table.offered();
             self.thinning.offered(frame, steady_time_ns());
-            self.stride.set(self.thinning.stride());
+            self.requests.set_stride(self.thinning.stride());
             self.intake.to_be_solved(frame);
             self.pool.submit(first_ns, Job { frame, kept, earlier, members, first_ns, last_ns });
         }
@@ -248,6 +281,30 @@ impl Engine {
             self.drop_all(shed.frame, shed.members, "shed: the fusion center is overloaded");
         }
         self.observe_load();
+    }
+
+    /// Adds what a solved frame says about the clocks, and tells the nodes.
+    fn take_clocks(&mut self, solved: &Solved, first_ns: u64) {
+        let (Some(clocks), Some(update)) = (&self.clocks, &solved.clocks) else { return };
+        let mut filter = locked(clocks);
+        filter.update(seconds(first_ns), update);
+        for node in update.stepped.iter().copied() {
+            telemetry::warn_limited!(node, frame = solved.record.frame, "the clock of a node has stepped");
+        }
+        for node in update.at_edge.iter().copied() {
+            telemetry::warn_limited!(
+                node,
+                frame = solved.record.frame,
+                "the clock of a node is at the edge of the searched offsets: raise clocks.prior_ns"
+            );
+        }
+        let estimates: Vec<ClockEstimate> = (0..).map_while(|node| filter.estimate(node)).collect();
+        for (node, clock) in estimates.iter().enumerate() {
+            let known = clock.deviation_s < KNOWN_SHARE * filter.settings().offset_s;
+            self.requests.set_clock(node, known.then_some(clock.offset_s));
+        }
+        drop(filter);
+        self.node_table.clocks(estimates);
     }
 
     fn observe_run(&mut self) {
@@ -281,8 +338,9 @@ impl Engine {
         acknowledgement.send(told, reason);
     }
 
-    async fn finish(&mut self, solved: Solved, job: Job) {
+    async fn finish(&mut self, solved: Solved, clocks: Option<ClockPrior>, job: Job) {
         let Job { frame, earlier, members, first_ns, last_ns, .. } = job;
+        self.take_clocks(&solved, first_ns);
         let reports = members.iter().filter_map(|member| {
             let times = member.times.filter(|times| times.intended_ns > 0)?;
             Some((member.node, times, stamped_ns(member.received_ns)))
@@ -296,7 +354,7 @@ impl Engine {
         if let Some(recorder) = &mut self.recorder {
             let sequences = members.iter().filter_map(|member| member.acknowledgement.sequence).collect();
             let earlier = earlier.iter().map(|(number, _)| *number).collect();
-            recorder.frame(frame, unix_time_ns(), sequences, earlier);
+            recorder.frame(frame, unix_time_ns(), sequences, earlier, clocks.as_ref());
         }
         self.publisher.publish(Outgoing { solved, arrivals: Some(arrivals) }).await;
         for settlement in self.intake.decide(frame, members, Decision::Fused) {
@@ -306,12 +364,26 @@ impl Engine {
 }
 
 /// Solves a frame; a panic of the solver costs one fix, not the process.
-fn solve_or_fail(solver: &Solver, frame: FrameId, kept: &Kept, earlier: &Earlier) -> Solved {
-    let solved = catch_unwind(AssertUnwindSafe(|| solve(solver, frame, kept, earlier, Source::Simulated)));
+fn solve_or_fail(solver: &Solver, job: &Job, clocks: Option<&ClockPrior>) -> Solved {
+    let Job { frame, kept, earlier, .. } = job;
+    let solved =
+        catch_unwind(AssertUnwindSafe(|| solve(solver, *frame, kept, earlier, clocks, Source::Simulated)));
     solved.unwrap_or_else(|_| {
         tracing::error!(frame = frame.frame, "the solver panicked");
-        Solved::failed(frame, kept)
+        Solved::failed(*frame, kept)
     })
+}
+
+/// The clocks of the nodes, shared with the solvers.
+type SharedClocks = Arc<Mutex<ClockFilter>>;
+
+fn locked(clocks: &SharedClocks) -> MutexGuard<'_, ClockFilter> {
+    clocks.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Time on the steady clock in seconds.
+fn seconds(time_ns: u64) -> f64 {
+    time_ns as f64 * 1e-9
 }
 
 fn instant_of(time_ns: u64) -> Instant {

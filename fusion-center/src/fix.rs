@@ -4,6 +4,7 @@
 //! scenario give the same bytes otherwise.
 
 use estimation::angles::AngleEstimate;
+use estimation::direct::ClockUpdate;
 use estimation::fusion::{FrameBlocks, FusedFix, FusionError};
 use estimation::location::Status;
 use model::Point;
@@ -72,6 +73,39 @@ pub struct Alternative {
     pub probability: f64,
 }
 
+/// The clock of a node in a fix.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct FixClock {
+    /// Offset and standard deviation that the fix was made with.
+    pub prior_ns: f64,
+    pub prior_deviation_ns: f64,
+    /// The same with the frame of the fix.
+    pub offset_ns: f64,
+    pub deviation_ns: f64,
+    /// Whether the clock has stepped since the frames before.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stepped: bool,
+    /// Whether the offset is at the edge of what was searched.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub at_edge: bool,
+}
+
+impl FixClock {
+    /// The clocks of all nodes in a fix.
+    fn all(update: &ClockUpdate) -> Vec<Self> {
+        let ClockUpdate { prior, posterior, .. } = update;
+        let clock = |l: usize| Self {
+            prior_ns: prior.mean_s()[l] * 1e9,
+            prior_deviation_ns: prior.deviation_s(l) * 1e9,
+            offset_ns: posterior.mean_s()[l] * 1e9,
+            deviation_ns: posterior.deviation_s(l) * 1e9,
+            stepped: update.stepped.contains(&l),
+            at_edge: update.at_edge.contains(&l),
+        };
+        (0..prior.mean_s().len()).map(clock).collect()
+    }
+}
+
 /// A fix, or the reason why there is none.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FixRecord {
@@ -115,6 +149,12 @@ pub struct FixRecord {
     pub snr_db: Vec<Vec<Option<f64>>>,
     /// Iterations of the joint solver.
     pub iterations: usize,
+    /// Clocks of all nodes; none where they are trusted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clocks: Vec<FixClock>,
+    /// Covariance of their offsets, as its upper triangle.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clock_covariance_ns2: Vec<f64>,
     pub source: Source,
     /// None unless a simulator has sent it.
     pub truth: Option<Truth>,
@@ -123,6 +163,16 @@ pub struct FixRecord {
     /// timing, so that what precedes it is the same in two runs.
     #[serde(default)]
     pub run: u64,
+}
+
+/// What is unusual about the clocks of a fix.
+fn clock_cautions(update: &ClockUpdate) -> Vec<String> {
+    let stepped = update.stepped.iter().map(|l| format!("the clock of node {l} has stepped"));
+    let at_edge = update
+        .at_edge
+        .iter()
+        .map(|l| format!("the clock of node {l} is at the edge of the searched offsets"));
+    stepped.chain(at_edge).collect()
 }
 
 /// When the reports behind a fix were received, nanoseconds since the Unix epoch.
@@ -166,6 +216,8 @@ impl FixRecord {
         };
         cautions
             .extend((0..count).filter(|l| !nodes.contains(l)).map(|l| format!("node {l} did not report")));
+        let clocks = fix.and_then(|fix| fix.clocks.as_ref());
+        cautions.extend(clocks.into_iter().flat_map(clock_cautions));
         let incomplete = missing.len() > count * (count - nodes.len());
         cautions.extend(incomplete.then(|| "some paths of a reporting node are missing".to_owned()));
         let status = match fix {
@@ -206,6 +258,10 @@ impl FixRecord {
             }),
             snr_db: table(&|l, k| path(l, k).map(|path| db_from_ratio(path.snr.max(1e-3)))),
             iterations: angles.map_or(0, |angles| angles.iterations),
+            clocks: clocks.map(FixClock::all).unwrap_or_default(),
+            clock_covariance_ns2: clocks
+                .map(|update| upper_triangle(&(update.posterior.covariance_s2() * 1e18)))
+                .unwrap_or_default(),
             source,
             truth: None,
             timing: Timing::default(),

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use estimation::clock_filter::ClockEstimate;
 use proto::clock::{steady_time_ns, unix_time_ns};
 use proto::convert::Report;
 use proto::secret::secret;
@@ -39,6 +40,25 @@ pub struct NodeView {
     pub last_report_ns: Option<u64>,
     #[serde(flatten)]
     pub balance: Balance,
+    /// The clock of the node as estimated; none where clocks are trusted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub clock: Option<NodeClock>,
+}
+
+/// The clock of a node as estimated.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct NodeClock {
+    pub offset_ns: f64,
+    /// Standard deviation of the offset.
+    pub deviation_ns: f64,
+    pub rate_ppb: f64,
+}
+
+impl From<ClockEstimate> for NodeClock {
+    fn from(clock: ClockEstimate) -> Self {
+        let ClockEstimate { offset_s, deviation_s, rate } = clock;
+        Self { offset_ns: offset_s * 1e9, deviation_ns: deviation_s * 1e9, rate_ppb: rate * 1e9 }
+    }
 }
 
 #[derive(Debug)]
@@ -51,6 +71,8 @@ struct NodeTableState {
     offered_ns: Option<u64>,
     /// Number and arrival of the last frame that each node reported.
     last: Vec<Option<(u64, u64)>>,
+    /// Clocks of all nodes; empty where they are trusted.
+    clocks: Vec<NodeClock>,
 }
 
 /// Metrics of one node.
@@ -61,6 +83,9 @@ struct FateMetrics {
     duplicate: Counter,
     dropped: Counter,
     connected: Gauge,
+    clock_offset: Gauge,
+    clock_deviation: Gauge,
+    clock_rate: Gauge,
 }
 
 #[derive(Debug)]
@@ -85,13 +110,23 @@ impl FusionMetrics {
                 let labels = [("node", index.as_str()), ("fate", fate)];
                 metrics.counter("hyloc_blocks_total", "Paths by node and fate.", &labels)
             };
-            let (help, labels) = ("Whether a node's stream is up.", [("node", index.as_str())]);
+            let labels = [("node", index.as_str())];
+            let gauge = |name, help| metrics.gauge(name, help, &labels);
             FateMetrics {
                 fused: fate("fused"),
                 late: fate("late"),
                 duplicate: fate("duplicate"),
                 dropped: fate("dropped"),
-                connected: metrics.gauge("hyloc_node_connected", help, &labels),
+                connected: gauge("hyloc_node_connected", "Whether a node's stream is up."),
+                clock_offset: gauge("hyloc_clock_offset_seconds", "Estimated offset of a node's clock."),
+                clock_deviation: gauge(
+                    "hyloc_clock_deviation_seconds",
+                    "Standard deviation of the estimated offset of a node's clock.",
+                ),
+                clock_rate: gauge(
+                    "hyloc_clock_rate",
+                    "Estimated rate of a node's clock, seconds per second.",
+                ),
             }
         };
         Self {
@@ -125,6 +160,7 @@ impl NodeTable {
             monitor: LoadMonitor::default(),
             offered_ns: None,
             last: vec![None; irs_count],
+            clocks: Vec::new(),
         };
         let metrics = Arc::new(FusionMetrics::new(irs_count, metrics));
         Self { state: Arc::new(Mutex::new(state)), metrics }
@@ -250,6 +286,16 @@ impl NodeTable {
         }
     }
 
+    /// The clocks of all nodes as estimated now.
+    pub fn clocks(&self, clocks: Vec<ClockEstimate>) {
+        for (metrics, clock) in self.metrics.nodes.iter().zip(&clocks) {
+            metrics.clock_offset.set(clock.offset_s);
+            metrics.clock_deviation.set(clock.deviation_s);
+            metrics.clock_rate.set(clock.rate);
+        }
+        self.state().clocks = clocks.into_iter().map(NodeClock::from).collect();
+    }
+
     pub fn nodes(&self) -> Vec<NodeView> {
         let state = self.state();
         let view = |(index, balance): (usize, Balance)| {
@@ -261,6 +307,7 @@ impl NodeTable {
                 last_frame: state.last[index].map(|(frame, _)| frame),
                 last_report_ns: state.last[index].map(|(_, at)| at),
                 balance,
+                clock: state.clocks.get(index).copied(),
             }
         };
         state.ledger.balances().into_iter().enumerate().map(view).collect()

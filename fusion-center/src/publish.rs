@@ -106,7 +106,7 @@ impl Publisher {
         let tally = viewer.tally.clone();
         let publisher = thread("publisher").spawn(move || {
             while let Some(Outgoing { solved, arrivals }) = incoming.blocking_recv() {
-                let Solved { mut record, basis, reason } = solved;
+                let Solved { mut record, basis, reason, .. } = solved;
                 truth.fixed(record.frame_id());
                 let judged = judge(&record, &basis, &system, &truth);
                 tally.lock().unwrap_or_else(PoisonError::into_inner).count(&record, reason);
@@ -197,7 +197,10 @@ mod tests {
         let blocks = FrameBlocks::new(3);
         let none = Err(estimation::location::Unobservable::NoMeasurements.into());
         let record = FixRecord::new(id, &blocks, None, &none, Source::Simulated);
-        Outgoing { solved: Solved { record, basis: Basis::of_frame(id, &blocks), reason: None }, arrivals }
+        Outgoing {
+            solved: Solved { record, basis: Basis::of_frame(id, &blocks), reason: None, clocks: None },
+            arrivals,
+        }
     }
 
     fn start(

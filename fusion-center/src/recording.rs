@@ -18,8 +18,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+use estimation::direct::ClockPrior;
 use mcap::McapError;
 use model::scenario::Coordinates;
+use nalgebra::{DMatrix, DVector};
 use prost::Message;
 use proto::convert::FrameId;
 use proto::site::SharedSite;
@@ -78,7 +80,7 @@ impl RecordingError {
 }
 
 /// A solved frame.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FrameEntry {
     pub run: u64,
     pub frame: u64,
@@ -87,6 +89,38 @@ pub struct FrameEntry {
     /// Numbers of the earlier frames that it was solved with.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub earlier: Vec<u64>,
+    /// What was known about the clocks; none where they are trusted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clocks: Option<ClockEntry>,
+}
+
+/// What was known about the clocks of all nodes before a frame.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ClockEntry {
+    pub mean_s: Vec<f64>,
+    /// Covariance, row by row.
+    pub covariance_s2: Vec<f64>,
+}
+
+impl From<&ClockPrior> for ClockEntry {
+    fn from(prior: &ClockPrior) -> Self {
+        Self {
+            mean_s: prior.mean_s().as_slice().to_vec(),
+            covariance_s2: prior.covariance_s2().transpose().as_slice().to_vec(),
+        }
+    }
+}
+
+impl ClockEntry {
+    /// The law that was recorded, for so many nodes; an error says what is wrong with it.
+    pub fn prior(&self, nodes: usize) -> Result<ClockPrior, String> {
+        if self.mean_s.len() != nodes || self.covariance_s2.len() != nodes * nodes {
+            return Err("its clocks are not those of the site".into());
+        }
+        let covariance = DMatrix::from_row_slice(nodes, nodes, &self.covariance_s2);
+        let mean = DVector::from_row_slice(&self.mean_s);
+        ClockPrior::new(mean, covariance).map_err(|error| error.to_string())
+    }
 }
 
 /// The truth of a frame.
@@ -210,8 +244,16 @@ impl Recorder {
         sequence
     }
 
-    pub fn frame(&mut self, frame: FrameId, time_ns: u64, reports: Vec<u32>, earlier: Vec<u64>) {
-        let entry = FrameEntry { run: frame.run, frame: frame.frame, reports, earlier };
+    pub fn frame(
+        &mut self,
+        frame: FrameId,
+        time_ns: u64,
+        reports: Vec<u32>,
+        earlier: Vec<u64>,
+        clocks: Option<&ClockPrior>,
+    ) {
+        let clocks = clocks.map(ClockEntry::from);
+        let entry = FrameEntry { run: frame.run, frame: frame.frame, reports, earlier, clocks };
         self.add(Pending::json(RecordingChannel::Frames, frame, time_ns, &entry));
     }
 

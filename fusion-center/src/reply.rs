@@ -1,7 +1,7 @@
 //! Acknowledgements to a node, within its credit.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use proto::convert::FrameId;
 use proto::v1;
@@ -16,31 +16,57 @@ pub struct AcknowledgementSender {
     sender: mpsc::Sender<Result<v1::Acknowledgement, Status>>,
     outstanding: Arc<AtomicUsize>,
     credit: usize,
-    stride: SharedStride,
+    node: usize,
+    requests: SharedRequests,
 }
 
-/// The stride that nodes are asked for, shared by the engine and all streams.
-#[derive(Debug, Clone, Default)]
-pub struct SharedStride(Arc<AtomicU32>);
+/// What nodes are asked for and told with every acknowledgement, shared by the engine and all streams.
+#[derive(Debug, Clone)]
+pub struct SharedRequests(Arc<Requests>);
 
-impl SharedStride {
-    pub fn set(&self, stride: u32) {
-        self.0.store(stride, Ordering::Relaxed);
+#[derive(Debug)]
+struct Requests {
+    stride: AtomicU32,
+    /// Clock offset of every node in seconds, as bits; not a number where it is not known.
+    clocks: Vec<AtomicU64>,
+}
+
+impl SharedRequests {
+    /// Nothing is asked of so many nodes.
+    pub fn new(nodes: usize) -> Self {
+        let clocks = (0..nodes).map(|_| AtomicU64::new(f64::NAN.to_bits())).collect();
+        Self(Arc::new(Requests { stride: AtomicU32::default(), clocks }))
     }
 
-    fn get(&self) -> u32 {
-        self.0.load(Ordering::Relaxed)
+    pub fn set_stride(&self, stride: u32) {
+        self.0.stride.store(stride, Ordering::Relaxed);
+    }
+
+    pub fn set_clock(&self, node: usize, offset_s: Option<f64>) {
+        if let Some(clock) = self.0.clocks.get(node) {
+            clock.store(offset_s.unwrap_or(f64::NAN).to_bits(), Ordering::Relaxed);
+        }
+    }
+
+    fn stride(&self) -> u32 {
+        self.0.stride.load(Ordering::Relaxed)
+    }
+
+    fn clock_offset_s(&self, node: usize) -> Option<f64> {
+        let clock = self.0.clocks.get(node)?;
+        Some(f64::from_bits(clock.load(Ordering::Relaxed))).filter(|offset_s| offset_s.is_finite())
     }
 }
 
 impl AcknowledgementSender {
-    /// A stream on which twice the credit may be outstanding before the connection is ended.
+    /// The stream of a node, on which twice the credit may be outstanding before the connection is ended.
     pub fn new(
         credit: usize,
-        stride: SharedStride,
+        node: usize,
+        requests: SharedRequests,
     ) -> (Self, mpsc::Receiver<Result<v1::Acknowledgement, Status>>) {
         let (sender, receiver) = mpsc::channel(2 * credit + 2);
-        (Self { sender, outstanding: Arc::default(), credit, stride }, receiver)
+        (Self { sender, outstanding: Arc::default(), credit, node, requests }, receiver)
     }
 
     /// The acknowledgement of one report, to be sent later; none if the node has exceeded its credit by far.
@@ -87,7 +113,8 @@ impl PendingAcknowledgement {
             dropped: fates.dropped as u32,
             reason: refusal.unwrap_or_else(|| reason.to_owned()),
             credit: stream.credit as u32,
-            stride: stream.stride.get(),
+            stride: stream.requests.stride(),
+            clock_offset_s: stream.requests.clock_offset_s(stream.node),
         };
         // A node that has disconnected sends the report again.
         let _ = stream.sender.try_send(Ok(acknowledgement));

@@ -37,7 +37,7 @@ use crate::publish::{Publisher, Viewer};
 use crate::readiness;
 use crate::recording::Recorder;
 use crate::registry::Registry;
-use crate::reply::SharedStride;
+use crate::reply::SharedRequests;
 use crate::service::FusionService;
 use crate::solve::Solver;
 use crate::statistics::Figures;
@@ -203,13 +203,13 @@ async fn serve(
     let instance = secret();
     let node_table = NodeTable::new(Registry::new(count, &site.sha256), count, &metrics);
     let (events, incoming) = mpsc::channel(EVENT_QUEUE);
-    let stride = SharedStride::default();
+    let requests = SharedRequests::new(count);
     let service = FusionService {
         site: site.clone(),
         system: system.clone(),
         instance,
         credit: options.credit,
-        stride: stride.clone(),
+        requests: requests.clone(),
         payload,
         recording: recorder.as_ref().map(Recorder::truth_recorder),
         events,
@@ -219,7 +219,8 @@ async fn serve(
         watchers: Viewers::default(),
         shutdown: shutdown.clone(),
     };
-    let engine = Engine::new(solver, count, options.engine, node_table.clone(), publisher, recorder, stride);
+    let engine =
+        Engine::new(solver, count, options.engine, node_table.clone(), publisher, recorder, requests);
     let engine = tokio::spawn(engine.run(incoming, shutdown.clone()));
 
     let addresses = Started {

@@ -28,7 +28,7 @@ use crate::node_table::NodeTable;
 use crate::publish::Viewer;
 use crate::recording::{TruthEntry, TruthRecorder};
 use crate::registry::{Application, RegistrationError, StreamError};
-use crate::reply::{AcknowledgementSender, SharedStride};
+use crate::reply::{AcknowledgementSender, SharedRequests};
 use crate::truth::{TrueTarget, TruthStore};
 use crate::viewers::Viewers;
 
@@ -45,7 +45,7 @@ pub struct FusionService {
     /// Reports that a node may have in flight.
     pub credit: usize,
     /// Which frames nodes are asked to report.
-    pub stride: SharedStride,
+    pub requests: SharedRequests,
     /// What nodes are asked to send.
     pub payload: PayloadFormat,
     /// None if nothing is recorded.
@@ -145,7 +145,7 @@ impl Fusion for FusionService {
         };
         let (node, session) = connected.inspect_err(|_| self.node_table.refused())?;
         telemetry::info_limited!(node, "node connected");
-        let (sender, acknowledgements) = AcknowledgementSender::new(self.credit, self.stride.clone());
+        let (sender, acknowledgements) = AcknowledgementSender::new(self.credit, node, self.requests.clone());
         let connection = ReportStream { service: self.clone(), node, session, acknowledgements: sender };
         // The task owns the session from here on, also if the caller goes away and this call is not completed.
         let (opened, is_open) = oneshot::channel();

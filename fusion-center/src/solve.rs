@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use estimation::angles::AngleEstimate;
-use estimation::direct::{Missed, Survey};
+use estimation::direct::{ClockPrior, ClockUpdate, Missed, Survey};
 use estimation::fusion::{Estimator, FrameBlocks, FusedFix, Fuser, FuserError, FusionError, Method};
 use model::System;
 use proto::convert::FrameId;
@@ -40,6 +40,11 @@ impl Solver {
         self.batches.as_ref().map_or(1, |fuser| fuser.settings().batch.frames)
     }
 
+    /// Standard deviation of the clock offsets before anything is received; 0 where clocks are trusted.
+    pub fn clock_prior_s(&self) -> f64 {
+        self.batches.as_ref().map_or(0.0, |fuser| fuser.system().clock_prior_s)
+    }
+
     /// Whether the direct method is missing although it is part of the method.
     pub fn lacks_direct(&self) -> bool {
         self.batches
@@ -57,6 +62,8 @@ pub struct Solved {
     pub basis: Basis,
     /// The kind of reason why there is no fix, without figures, so that reasons can be counted.
     pub reason: Option<String>,
+    /// What the frame says about the clocks.
+    pub clocks: Option<ClockUpdate>,
 }
 
 impl Solved {
@@ -75,7 +82,8 @@ impl Solved {
             FusionError::Missed(Missed::NoTarget { .. }) => NO_TARGET.to_owned(),
             error => error.to_string(),
         });
-        Self { record, basis: Basis::of_frame(frame, &kept.blocks), reason }
+        let clocks = outcome.as_ref().ok().and_then(|fix| fix.clocks.clone());
+        Self { record, basis: Basis::of_frame(frame, &kept.blocks), reason, clocks }
     }
 
     /// A frame on which the solver failed.
@@ -114,8 +122,15 @@ impl Kept {
 /// The earlier frames of a batch, with their numbers.
 pub type Earlier = Vec<(u64, Arc<Kept>)>;
 
-/// Solves a frame, together with earlier ones where those are given; the first fix counts.
-pub fn solve(solver: &Solver, frame: FrameId, kept: &Kept, earlier: &Earlier, source: Source) -> Solved {
+/// Solves a frame, together with earlier ones where those are given, with what is known about the clocks; the first fix counts.
+pub fn solve(
+    solver: &Solver,
+    frame: FrameId,
+    kept: &Kept,
+    earlier: &Earlier,
+    clocks: Option<&ClockPrior>,
+    source: Source,
+) -> Solved {
     let started = Instant::now();
     if let Some(fuser) = solver.batches.as_deref().filter(|_| !earlier.is_empty()) {
         match solve_batch(fuser, (frame.frame, kept), earlier) {
@@ -132,7 +147,7 @@ pub fn solve(solver: &Solver, frame: FrameId, kept: &Kept, earlier: &Earlier, so
         }
     }
     let mut angles_stage = (None, started);
-    let fixes = solver.estimator.estimate_observed(&kept.blocks, &mut |angles| {
+    let fixes = solver.estimator.estimate_observed(&kept.blocks, clocks, &mut |angles| {
         angles_stage = (angles.cloned(), Instant::now());
     });
     let first =

@@ -2,7 +2,7 @@
 
 use proto::v1;
 
-use crate::fix::{FixRecord, Source};
+use crate::fix::{FixClock, FixRecord, Source};
 use crate::ledger::Balance;
 use crate::node_table::NodeView;
 use crate::place::FixPlace;
@@ -45,6 +45,8 @@ impl FixRecord {
             }
             .into(),
             truth: self.truth.as_ref().map(|truth| truth.position_m.into()),
+            clocks: self.clocks.iter().map(Into::into).collect(),
+            clock_covariance_s2: self.clock_covariance_ns2.iter().map(|entry| entry * 1e-18).collect(),
             bound_rms_m: self.truth.as_ref().and_then(|truth| truth.bound_rms_m),
             stages: Some(v1::StageTimes {
                 emit_ms: (!timing.emit_ms.is_empty()).then(|| worst(&timing.emit_ms)),
@@ -84,6 +86,22 @@ impl From<NodeView> for v1::NodeStatus {
             in_flight,
             unaccounted,
             repeated,
+            clock_offset_s: node.clock.map(|clock| clock.offset_ns * 1e-9),
+            clock_deviation_s: node.clock.map(|clock| clock.deviation_ns * 1e-9),
+            clock_rate: node.clock.map(|clock| clock.rate_ppb * 1e-9),
+        }
+    }
+}
+
+impl From<&FixClock> for v1::FixClock {
+    fn from(clock: &FixClock) -> Self {
+        Self {
+            prior_s: clock.prior_ns * 1e-9,
+            prior_deviation_s: clock.prior_deviation_ns * 1e-9,
+            offset_s: clock.offset_ns * 1e-9,
+            deviation_s: clock.deviation_ns * 1e-9,
+            stepped: clock.stepped,
+            at_edge: clock.at_edge,
         }
     }
 }

@@ -137,6 +137,7 @@ pub async fn run(
     let context = NodeContext {
         outbox: Arc::new(tokio::sync::watch::Sender::new(Outbox::new(options.queue))),
         stride: Arc::default(),
+        clock_offset_s: Arc::default(),
         metrics: NodeMetrics::new(&registry),
         readiness: Readiness::new(health),
         options: Arc::new(options),

@@ -267,6 +267,8 @@ impl Reporter {
         let mut stride = self.context.stride.lock().unwrap_or_else(PoisonError::into_inner);
         stride.ask(acknowledgement.stride, std::time::Instant::now());
         drop(stride);
+        *self.context.clock_offset_s.lock().unwrap_or_else(PoisonError::into_inner) =
+            acknowledgement.clock_offset_s;
         if *dropped > 0 {
             tracing::debug!(frame, reason, "paths were dropped");
         }

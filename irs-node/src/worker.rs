@@ -31,6 +31,8 @@ pub(crate) struct NodeContext {
     pub outbox: Arc<watch::Sender<Outbox>>,
     /// Which frames the fusion center asks for.
     pub stride: Arc<Mutex<Stride>>,
+    /// Offset of this node's clock in seconds, as the fusion center has estimated it; none while it has not.
+    pub clock_offset_s: Arc<Mutex<Option<f64>>>,
     pub metrics: NodeMetrics,
     pub readiness: Readiness,
     /// Takes pushed frames, if the node listens for them.
@@ -234,9 +236,11 @@ impl Worker {
         let (estimator, node) = (self.estimator.clone(), self.assignment.index as usize);
         let frame = group.first;
         let format = self.assignment.format;
+        let offset_s = *self.context.clock_offset_s.lock().unwrap_or_else(PoisonError::into_inner);
         let filtered = tokio::task::spawn_blocking(move || {
             let begun = Instant::now();
-            let delays = estimator.estimate_frames(&group.frames).map_err(|error| error.to_string())?;
+            let delays =
+                estimator.estimate_timed(&group.frames, offset_s).map_err(|error| error.to_string())?;
             let times = Times { filtered_ns: unix_time_ns(), ..group.times };
             Ok((report_message(frame, node, &delays, format, times), begun.elapsed()))
         });

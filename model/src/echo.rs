@@ -4,7 +4,7 @@
 //! with the known BS-IRS delay removed; where waves are spherical, with the responses of [`crate::panel`]. The phase of a path is uniform, unknown, and constant over a coherent interval.
 //! Imperfections that the paper does not model, off by default:
 //! - *leakage*: beams made from an erroneous channel estimate, so that IRS k also radiates the streams of the others;
-//! - *clock offset*: the clock of each node has a constant error;
+//! - *clocks*: the clock of each node has an offset, see [`crate::clocks`];
 //! - *fluctuating cross-section*: Swerling I per path;
 //! - *second-order reflections*: waves that pass from one IRS to another on their way to the target or back, over a
 //!   line-of-sight channel of free-space gain. Between IRSs they are plane.
@@ -20,6 +20,7 @@ use rand_distr::{Exp1, StandardNormal};
 use crate::algebra::{CMatrix, CVector, unit_phasor};
 use crate::beamforming::apply_phases;
 use crate::channel::free_space_gain;
+use crate::clocks::ClockOffsets;
 use crate::geometry::{Point, cascade_delay_s};
 use crate::panel::Wavefront;
 use crate::random::{Purpose, stream};
@@ -35,7 +36,7 @@ pub struct EchoSource {
     /// What IRS k actually radiates of the streams of IRS j: `Theta_k H_k W_j`, indexed [k][j].
     radiated: Vec<Vec<CMatrix>>,
     phases: Vec<CVector>,
-    clock_offset_s: Vec<f64>,
+    clocks: ClockOffsets,
 }
 
 /// A wave that arrives at the sensors of one node on the streams of IRS `stream`.
@@ -50,7 +51,7 @@ struct Wave {
 }
 
 impl EchoSource {
-    /// Validates the scenario and draws its channels, beams, phases and clock offsets.
+    /// Validates the scenario and draws its channels, beams, phases and clocks.
     pub fn new(scenario: &Scenario) -> Result<Self, ScenarioError> {
         let illumination = Illumination::new(scenario)?;
         let leaky = scenario.imperfections.channel_error > 0.0;
@@ -65,12 +66,9 @@ impl EchoSource {
                 (0..count).map(|j| if leaky || j == k { reflect(j) } else { CMatrix::zeros(0, 0) }).collect()
             })
             .collect();
-        let mut clocks = stream(scenario.seed, Purpose::ClockOffset, [0, 0]);
-        let deviation = scenario.imperfections.clock_offset_s;
-        let clock_offset_s =
-            (0..count).map(|_| deviation * clocks.sample::<f64, _>(StandardNormal)).collect();
+        let clocks = ClockOffsets::new(scenario);
         let system = System::of(scenario, illumination.believed)?;
-        Ok(Self { scenario: scenario.clone(), system, radiated, phases: illumination.phases, clock_offset_s })
+        Ok(Self { scenario: scenario.clone(), system, radiated, phases: illumination.phases, clocks })
     }
 
     /// The site: what estimators may know.
@@ -81,6 +79,11 @@ impl EchoSource {
     /// Radar cross-section of the target; the mean if it fluctuates.
     pub fn rcs_m2(&self) -> f64 {
         self.scenario.rcs_m2()
+    }
+
+    /// Offset of the clock of node `l` in a frame.
+    pub fn clock_offset_s(&self, l: usize, frame: u64) -> f64 {
+        self.clocks.offset_s(l, frame)
     }
 
     fn interval(&self, frame: u64) -> u64 {
@@ -125,10 +128,11 @@ impl EchoSource {
         let count = self.system.irs_count();
         let Some(node) = self.system.irs.get(l) else { return Vec::new() };
         let arrival = self.system.arrival(self.wavefront(), &node.pose, target_m);
+        let offset_s = self.clocks.offset_s(l, frame);
         let mut waves = Vec::with_capacity(count);
         for k in 0..count {
             let gain = self.path_gain(l, k, frame, target_m);
-            let delay_s = self.delay_s(l, k, target_m);
+            let delay_s = self.delay_s(l, k, target_m) + offset_s;
             let steering = self.departure(k, target_m);
             for j in (0..count).filter(|&j| !self.radiated[k][j].is_empty()) {
                 let content = self.radiated[k][j].tr_mul(&steering.conjugate());
@@ -151,7 +155,7 @@ impl EchoSource {
     }
 
     fn delay_s(&self, l: usize, k: usize, target_m: Point) -> f64 {
-        cascade_delay_s(&self.system.irs[l].pose, &self.system.irs[k].pose, target_m) + self.clock_offset_s[l]
+        cascade_delay_s(&self.system.irs[l].pose, &self.system.irs[k].pose, target_m)
     }
 
     /// alpha_lk with its phase and the fluctuation of the cross-section.
@@ -181,6 +185,7 @@ impl EchoSource {
     fn second_order(&self, l: usize, frame: u64, target_m: Point, arrival: &CVector, waves: &mut Vec<Wave>) {
         let irs = &self.system.irs;
         let count = self.system.irs_count();
+        let offset_s = self.clocks.offset_s(l, frame);
         for (k, j) in (0..count).flat_map(|k| (0..count).map(move |j| (k, j))).filter(|(k, j)| k != j) {
             // BS -> IRS k -> IRS j -> target -> sensors of l.
             let (gain, extra_s) = self.between(k, j);
@@ -191,7 +196,7 @@ impl EchoSource {
                 gain: self.path_gain(l, j, frame, target_m) * gain,
                 arrival: arrival.clone(),
                 content: bounce.tr_mul(&self.departure(j, target_m).conjugate()),
-                delay_s: self.delay_s(l, j, target_m) + extra_s,
+                delay_s: self.delay_s(l, j, target_m) + extra_s + offset_s,
             });
             if j == l {
                 continue;
@@ -205,9 +210,7 @@ impl EchoSource {
                 gain: self.path_gain(j, k, frame, target_m) * gain * through,
                 arrival: self.system.arrival(Wavefront::Plane, &irs[l].pose, irs[j].pose.position_m),
                 content: self.radiated[k][k].tr_mul(&self.departure(k, target_m).conjugate()),
-                delay_s: self.delay_s(j, k, target_m) - self.clock_offset_s[j]
-                    + self.clock_offset_s[l]
-                    + extra_s,
+                delay_s: self.delay_s(j, k, target_m) + extra_s + offset_s,
             });
         }
     }

@@ -17,6 +17,8 @@
 //! unprojected size is still accurate.
 //! Cost per path: O(N D + D n_k).
 
+mod clocks;
+
 use std::f64::consts::TAU;
 
 use nalgebra::{DMatrix, DVector};
@@ -113,6 +115,11 @@ impl Information {
         &self.paths
     }
 
+    /// Number of free coordinates.
+    fn axes(&self) -> usize {
+        self.geometry.first().and_then(|row| row.first()).map_or(0, DMatrix::ncols)
+    }
+
     fn present(&self) -> impl Iterator<Item = (usize, usize, &DMatrix<f64>)> {
         self.paths.iter().enumerate().flat_map(|(l, row)| {
             row.iter().enumerate().filter_map(move |(k, f)| f.as_ref().map(|f| (l, k, f)))
@@ -167,8 +174,7 @@ impl Information {
 
     /// Information on the free coordinates of the position from the measurements of a scheme, per square metre.
     pub fn position_information(&self, scheme: Scheme) -> DMatrix<f64> {
-        let axes = self.geometry.first().and_then(|row| row.first()).map_or(0, DMatrix::ncols);
-        self.present().fold(DMatrix::zeros(axes, axes), |sum, (l, k, f)| {
+        self.present().fold(DMatrix::zeros(self.axes(), self.axes()), |sum, (l, k, f)| {
             let jacobian = &self.geometry[l][k];
             let last = f.nrows() - 1;
             match scheme {

@@ -5,6 +5,7 @@ pub mod algebra;
 pub mod array;
 pub mod beamforming;
 pub mod channel;
+pub mod clocks;
 pub mod constant_velocity;
 pub mod echo;
 pub mod fisher;
@@ -19,6 +20,7 @@ pub mod units;
 pub mod waveform;
 
 pub use algebra::{CMatrix, CVector};
+pub use clocks::ClockOffsets;
 pub use constant_velocity::constant_velocity_crb_m2;
 pub use echo::EchoSource;
 pub use fisher::{Gain, Information, Scheme};

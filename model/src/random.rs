@@ -33,7 +33,7 @@ pub enum Purpose {
     PathPhase = 8,
     /// Error of the channel estimate behind zero-forcing (index: IRS).
     ChannelError = 9,
-    /// Clock offset per node.
+    /// Offset and rate of the clock of every node.
     ClockOffset = 10,
     /// Radar cross-section per path (index: coherent interval).
     CrossSection = 11,
@@ -41,6 +41,8 @@ pub enum Purpose {
     Study = 12,
     /// The backhaul emulator (indices: link; direction, or 2 for outages).
     Backhaul = 13,
+    /// Wander of the clock of a node (indices: node and kind of interval, middle of the interval).
+    ClockWander = 14,
 }
 
 /// The stream of a seed, a purpose and two indices.

@@ -60,6 +60,8 @@ pub struct SystemParts {
     pub coherent_frames: u64,
     /// Prior on the radar cross-section of a target.
     pub prior: CrossSectionPrior,
+    /// Standard deviation of the clock offset of every node before anything is received; 0 where clocks are trusted.
+    pub clock_prior_s: f64,
     /// Position of the base station.
     pub base_station_m: Point,
     /// Sensors of every IRS, M in all.
@@ -200,6 +202,7 @@ impl System {
             transmit_power_w: scenario.transmit_power_w(),
             coherent_frames: scenario.signal.coherent_frames,
             prior: scenario.cross_section_prior(),
+            clock_prior_s: scenario.clocks.prior_s(),
             base_station_m: scenario.base_station.position(),
             sensor_grid: scenario.surface.sensors,
             element_grid: scenario.surface.elements,

@@ -184,7 +184,7 @@ fn imperfections_change_the_echo_and_nothing_that_estimators_know_but_the_beams(
         ((noiseless(&source) - noiseless(&ideal)).norm() / noiseless(&ideal).norm(), source)
     };
     let (leak, _) = change(&|s| s.imperfections.channel_error = 0.05);
-    let (clock, source) = change(&|s| s.imperfections.clock_offset_s = 5e-9);
+    let (clock, source) = change(&|s| s.clocks.offset_ns = 5.0);
     assert!(source.system() == ideal.system());
     let (fluctuation, _) =
         change(&|s| s.imperfections.cross_section = hyloc_model::scenario::CrossSection::Swerling1);

@@ -130,7 +130,10 @@ pub async fn run(
     });
     let nodes = scenario.irs.len();
     let run = run_identity();
-    let source = build(scenario.clone()).await?;
+    let mut timed = scenario.clone();
+    // Clocks drift from one frame to the next.
+    timed.clocks.frame_interval_s = 1.0 / options.rate_hz;
+    let source = build(timed).await?;
     let hash = SharedSite::new(source.system().clone())?.sha256;
     let (sensors, subcarriers) = (source.system().sensors(), source.system().subcarriers);
     let publication = Publication { run, nodes, site_sha256: hash, sensors, subcarriers };

@@ -5,13 +5,16 @@
 //! subcarriers, M sensors, D streams, A beams and T delays: K A (M n + n^2 / 2 + T n) for scan and search,
 //! 4 K M n D for the blocks.
 
-use model::{CMatrix, CVector, System};
+use std::f64::consts::TAU;
+
+use model::algebra::unit_phasor;
+use model::{CMatrix, CVector, System, SystemParts};
 use num_complex::Complex64;
 
 use super::arrival::{ArrivalSearch, Beam};
 use super::filter::{BlockExpansion, MatchedFilter, check_energy};
 use super::quality::{Quality, Sensitivity, StreamPrior, noise_power_w};
-use super::window::coverage_delays;
+use super::window::searched_delays;
 use super::{DelayError, DelayEstimate, DelaySettings, DelayWindow, NodeDelays, Statistic};
 use crate::harmonic::{Grid, HarmonicSeries, Peak};
 
@@ -21,9 +24,13 @@ pub struct DelayEstimator {
     settings: DelaySettings,
     sensors: usize,
     subcarriers: usize,
+    /// Baseband frequencies of all subcarriers.
+    frequencies_hz: Vec<f64>,
     noise_power_w: f64,
     arrival: ArrivalSearch,
     paths: Vec<PathTables>,
+    /// The same for a clock whose offset is known, where that is not trusted.
+    known: Option<Box<DelayEstimator>>,
 }
 
 /// Tables of the path from one reflecting IRS.
@@ -42,7 +49,7 @@ struct PathTables {
 impl PathTables {
     fn new(system: &System, l: usize, k: usize, settings: &DelaySettings) -> Result<Self, DelayError> {
         let filter = MatchedFilter::of_system(system, k)?;
-        let window = coverage_delays(system, l, k, settings.guard_samples / system.bandwidth_hz)?;
+        let window = searched_delays(system, l, k, settings.guard_samples / system.bandwidth_hz)?;
         filter.check_window(&window)?;
         let streams = StreamPrior::new(system, l, k, system.noise_power_w / settings.frames as f64);
         let weights = streams.mean_weights();
@@ -86,6 +93,12 @@ impl PathTables {
     }
 }
 
+/// The system with trusted clocks; none where they are trusted already.
+fn trusted(system: &System) -> Option<System> {
+    let parts = SystemParts { clock_prior_s: 0.0, ..SystemParts::clone(system) };
+    (system.clock_prior_s > 0.0).then(|| System::checked(parts).ok()).flatten()
+}
+
 impl DelayEstimator {
     /// The estimator of node `node` with default settings.
     pub fn new(system: &System, node: usize) -> Result<Self, DelayError> {
@@ -99,13 +112,18 @@ impl DelayEstimator {
         DelayError::check_index(system, node)?;
         let paths =
             (0..count).map(|k| PathTables::new(system, node, k, &settings)).collect::<Result<_, _>>()?;
+        let known = trusted(system)
+            .map(|system| Self::with_settings(&system, node, settings.clone()).map(Box::new))
+            .transpose()?;
         Ok(Self {
             settings,
             sensors: system.sensors(),
             subcarriers: system.subcarriers,
+            frequencies_hz: (0..system.subcarriers).map(|i| system.frequency_hz(i)).collect(),
             noise_power_w: system.noise_power_w,
             arrival: ArrivalSearch::new(system, node),
             paths,
+            known,
         })
     }
 
@@ -122,6 +140,35 @@ impl DelayEstimator {
 
     /// Delays from the average of several frames over which the path phases are constant.
     pub fn estimate_frames(&self, frames: &[CMatrix]) -> Result<NodeDelays, DelayError> {
+        Ok(self.estimate_average(&self.average(frames)?, frames.len()))
+    }
+
+    /// The same for a node whose clock is known to have this offset, if it is: echoes are then searched at delays that are later by
+    /// it, and only as far from it as those of a trusted clock. All delays are by the clock of the node.
+    pub fn estimate_timed(
+        &self,
+        frames: &[CMatrix],
+        offset_s: Option<f64>,
+    ) -> Result<NodeDelays, DelayError> {
+        let average = self.average(frames)?;
+        let Some((known, offset_s)) =
+            self.known.as_ref().zip(offset_s.filter(|offset_s| offset_s.is_finite()))
+        else {
+            return Ok(self.estimate_average(&average, frames.len()));
+        };
+        let mut retimed = average.clone();
+        for (mut column, frequency_hz) in retimed.column_iter_mut().zip(&self.frequencies_hz) {
+            column *= unit_phasor(TAU * frequency_hz * offset_s);
+        }
+        let mut delays = known.estimate_average(&retimed, frames.len());
+        for (estimate, path) in delays.paths.iter_mut().zip(&self.paths) {
+            estimate.delay_s += offset_s;
+            estimate.spectrum = average.select_columns(&path.subcarriers);
+        }
+        Ok(delays)
+    }
+
+    fn average(&self, frames: &[CMatrix]) -> Result<CMatrix, DelayError> {
         let (first, rest) = frames.split_first().ok_or(DelayError::Empty)?;
         self.check(first)?;
         let mut sum = first.clone();
@@ -131,7 +178,7 @@ impl DelayEstimator {
         }
         let average = sum.unscale(frames.len() as f64);
         check_energy("frame", &average)?;
-        Ok(self.estimate_average(&average, frames.len()))
+        Ok(average)
     }
 
     fn check(&self, frame: &CMatrix) -> Result<(), DelayError> {

@@ -35,8 +35,8 @@ use crate::location::Bearing;
 pub use estimator::DelayEstimator;
 pub use filter::{BlockExpansion, BlockNorm, FoundDelay, MatchedFilter};
 pub use refinement::{RefinedDelay, coherent_refinement};
-pub(crate) use window::coverage_sines;
 pub use window::{DelayWindow, coverage_delays};
+pub(crate) use window::{coverage_sines, searched_delays};
 
 /// Why a delay cannot be estimated.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]

@@ -35,6 +35,8 @@ impl DelayWindow {
     }
 }
 
+/// Standard deviations of a clock offset that are searched.
+const CLOCK_REACH: f64 = 4.0;
 /// Steps of the search along one edge.
 const EDGE_STEPS: usize = 64;
 /// Golden-section steps: 0.618^60 of an edge is below a nanometre.
@@ -58,6 +60,21 @@ pub fn coverage_delays(system: &System, l: usize, k: usize, guard_s: f64) -> Res
         faces.map(|face| shortest_on_face(face.map(|i| corners[i]), &length)).fold(max_m, f64::min)
     };
     DelayWindow::new(min_m / SPEED_OF_LIGHT_M_S - guard_s, max_m / SPEED_OF_LIGHT_M_S + guard_s)
+}
+
+/// The delays that a node must search on path (l, k): those of [`coverage_delays`], and where its clock is not trusted an offset of
+/// up to [`CLOCK_REACH`] standard deviations either way, as far as the waveform is unambiguous.
+pub(crate) fn searched_delays(
+    system: &System,
+    l: usize,
+    k: usize,
+    guard_s: f64,
+) -> Result<DelayWindow, DelayError> {
+    let plain = coverage_delays(system, l, k, guard_s)?;
+    let unambiguous_s = system.subcarriers as f64 / system.bandwidth_hz;
+    let most_s = (0.5 * (unambiguous_s - plain.width_s())).max(0.0);
+    let wider_s = (CLOCK_REACH * system.clock_prior_s).min(most_s);
+    DelayWindow::new(plain.min_s - wider_s, plain.max_s + wider_s)
 }
 
 /// Golden-section search of a convex function over a rectangle with these corners, in order round it.

@@ -6,6 +6,7 @@ use super::likelihood::Term;
 use super::locate::{AlternativePosition, DirectLocator};
 use super::posterior::{ELSEWHERE, Ellipsoid, Hypotheses, NormalPeak, Posterior, is_weak};
 use super::protection::{WeightedTerms, largest_eigenvalue};
+use crate::ascent::Expansion;
 
 /// Largest number of alternative positions.
 const MOST_ALTERNATIVES: usize = 4;
@@ -22,20 +23,22 @@ pub(super) struct Certainty {
     pub hypotheses: Hypotheses,
     /// Logarithm of the posterior density at the fix.
     pub log_density: f64,
-    /// Normal, with the curvature of the weighted terms.
+    /// Normal, with the curvature of the weighted terms, over the whole state.
     pub peak: NormalPeak,
+    /// The same for the position alone.
+    pub position: NormalPeak,
     /// Whether the paths are so weak that the posterior has no normal peak.
     pub weak: bool,
 }
 
 impl Certainty {
-    /// Certainty of a fix with these terms of the likelihood, expanded at the fix; `prior` is information from other sources.
+    /// Certainty of a fix with these terms of the likelihood, expanded at the fix; `prior` is knowledge from other sources.
     /// None where some direction is not determined.
     pub fn new(
         locator: &DirectLocator,
         mut here: Vec<Term>,
         noise_factor: f64,
-        prior: DMatrix<f64>,
+        prior: Expansion,
     ) -> Option<Self> {
         let hypotheses = Hypotheses::around(&here, noise_factor);
         let weights = hypotheses.weights(&here).iter().map(|weight| weight / noise_factor).collect();
@@ -48,12 +51,27 @@ impl Certainty {
         let irs_count = locator.system().irs_count();
         let terms = WeightedTerms { terms: here, weights, prior, irs_count };
         let peak = NormalPeak::new(terms.information().cholesky()?.inverse())?;
-        Some(Self { terms, hypotheses, log_density, peak, weak })
+        let axes = locator.grid.places.dimensions();
+        let position = NormalPeak::new(peak.covariance.view((0, 0), (axes, axes)).into_owned())?;
+        Some(Self { terms, hypotheses, log_density, peak, position, weak })
+    }
+
+    /// The most probable change of the state where the position is displaced.
+    pub fn followed(&self, displacement: &DVector<f64>) -> DVector<f64> {
+        let axes = displacement.len();
+        if self.peak.covariance.nrows() == axes {
+            return displacement.clone();
+        }
+        let position = self.position.covariance.clone().cholesky();
+        position.map_or_else(
+            || DVector::zeros(self.peak.covariance.nrows()),
+            |factor| self.peak.covariance.columns(0, axes) * factor.solve(displacement),
+        )
     }
 
     /// Largest ratio of the standard deviations of a covariance to those of the normal peak, at least 1.
     pub fn widening(&self, covariance_m2: &DMatrix<f64>) -> f64 {
-        let Some(factor) = self.peak.covariance.clone().cholesky() else { return 1.0 };
+        let Some(factor) = self.position.covariance.clone().cholesky() else { return 1.0 };
         let whitened = factor.l().solve_lower_triangular(covariance_m2);
         let whitened = whitened.and_then(|half| factor.l().solve_lower_triangular(&half.transpose()));
         whitened.map_or(1.0, |ratio| largest_eigenvalue(&ratio).sqrt().max(1.0))

@@ -9,11 +9,12 @@
 use model::Point;
 use nalgebra::DVector;
 
+use super::block::{block_row, block_term};
 use super::detection::{peak_widths_m, resolution_m};
 use super::evidence::{Evidence, NodeEvidence, PathEvidence};
 use super::grid::RegularGrid;
 use super::layout::View;
-use super::likelihood::{bearing_term, block_row, block_term, cascade_delay_s, delay_term};
+use super::likelihood::{bearing_term, cascade_delay_s, delay_term};
 use super::moments::{beamformed, inner};
 use super::posterior::Hypotheses;
 use super::scene::{IrsView, Scene};
@@ -179,7 +180,7 @@ impl CoarseGrid {
     }
 
     /// Calls `take` with (point, k, value) for every point and term of node `l`; a bearing comes as k = K.
-    fn each_value(
+    pub fn each_value(
         &self,
         scene: &Scene,
         l: usize,

@@ -89,30 +89,35 @@ impl SearchRegion {
         Self { roughness: roughness.collect(), size }
     }
 
-    /// Probability that noise alone reaches `log_likelihood` somewhere, with this many gains fitted.
+    /// Probability that noise alone reaches `log_likelihood` somewhere, with this many gains fitted; `offsets` are the sizes of
+    /// the intervals in which clock offsets are searched, in units of the roughness of the field.
     pub fn false_alarm_probability(
         &self,
         log_likelihood: f64,
         gains: usize,
         velocities: Option<Velocities>,
+        offsets: &[f64],
     ) -> f64 {
         let sizes = self.sizes(velocities);
+        // A further dimension multiplies the leading term of the densities by the root of u / (2 pi).
+        let root = (log_likelihood.max(0.0) / PI).sqrt();
+        let offsets: f64 = offsets.iter().map(|size| 1.0 + size * root).product();
         if gains == 0 {
-            return (sizes.iter().sum::<f64>() * (-log_likelihood).exp()).min(1.0);
+            return (offsets * sizes.iter().sum::<f64>() * (-log_likelihood).exp()).min(1.0);
         }
         // Below the mean of the field the approximation for rare events does not hold.
         if log_likelihood <= gains as f64 {
             return 1.0;
         }
         let terms = sizes.iter().enumerate().map(|(d, size)| size * density(d, log_likelihood, gains));
-        let expected: f64 = terms.sum();
+        let expected: f64 = offsets * terms.sum::<f64>();
         // Just above the mean the set above it has more holes than parts.
         if expected < 0.0 { 1.0 } else { expected.min(1.0) }
     }
 
     /// The least log-likelihood above which noise alone comes with at most this probability, with this many gains fitted.
     fn threshold(&self, probability: f64, gains: usize) -> f64 {
-        let rare = |at: f64| self.false_alarm_probability(at, gains, None) <= probability;
+        let rare = |at: f64| self.false_alarm_probability(at, gains, None, &[]) <= probability;
         let mut high = 2.0 * gains as f64 + FAR;
         while !rare(high) && high < MOST_LOG_LIKELIHOOD {
             high *= 2.0;
@@ -345,7 +350,7 @@ mod tests {
             let mut last = 0f64;
             for (allowed, paths) in [(1e-2, 1), (5e-4, 1), (5e-4, 9), (1e-6, 9), (1e-6, 1024)] {
                 let threshold = detection_threshold(&system, allowed, paths);
-                let probability = |at: f64| region.false_alarm_probability(at, paths, None);
+                let probability = |at: f64| region.false_alarm_probability(at, paths, None, &[]);
                 assert!(
                     (probability(threshold) / allowed - 1.0).abs() < 1e-6,
                     "{allowed}, {paths}: {threshold}"

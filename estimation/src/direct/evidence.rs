@@ -242,6 +242,26 @@ impl PathEvidence {
 }
 
 impl NodeEvidence {
+    /// Removes an offset of the node's clock; `phasors` are `exp(+j w o)` on all subcarriers.
+    pub fn retime(&mut self, offset_s: f64, phasors: &[Complex64]) {
+        for row in self.spectrum.iter_mut().flatten() {
+            row.iter_mut().zip(phasors).for_each(|(y, phasor)| *y *= phasor);
+        }
+        for path in &mut self.paths {
+            match path {
+                PathEvidence::Block(block) => block.delay_s -= offset_s,
+                PathEvidence::Delay { delay, .. } => delay.delay_s -= offset_s,
+                PathEvidence::Spectrum | PathEvidence::Missing => {}
+            }
+        }
+    }
+
+    /// Removes everything.
+    pub fn clear(&mut self) {
+        (self.spectrum, self.bearing) = (None, None);
+        self.paths.fill(PathEvidence::Missing);
+    }
+
     /// The bearing, where no path contains it already.
     pub fn counted_bearing(&self) -> Option<(Bearing, f64)> {
         let delays = |path: &PathEvidence| matches!(path, PathEvidence::Delay { .. } | PathEvidence::Missing);

@@ -24,7 +24,7 @@ use super::likelihood::{Term, spectral_total, terms, total, total_expansion};
 use super::locate::{AlternativePosition, DirectLocator, Missed, NEGLIGIBLE, Survey, noise_factor};
 use super::moments::Moments;
 use super::posterior::{Hypotheses, NormalPeak, Posterior, log_mean};
-use crate::ascent::{Summit, climb};
+use crate::ascent::{Expansion, Summit, climb};
 use crate::location::Caution;
 
 /// Largest number of peaks from which an ascent starts.
@@ -105,7 +105,7 @@ impl DirectLocator {
         }
         let noise_factor = batch.noise_factor(self, &summit.at);
         let false_alarm_probability =
-            self.region.false_alarm_probability(summit.value / noise_factor, batch.gains(), velocities);
+            self.region.false_alarm_probability(summit.value / noise_factor, batch.gains(), velocities, &[]);
         if false_alarm_probability > self.settings.false_alarm_probability {
             return Err(Missed::NoTarget { probability: false_alarm_probability });
         }
@@ -113,8 +113,8 @@ impl DirectLocator {
         // A single time does not determine the velocity.
         let slowness = if half == 0.0 { most_speed.max(SLOWEST).powi(-2) } else { 0.0 };
         let axes = self.grid.places.dimensions();
-        let mut prior = DMatrix::zeros(2 * axes, 2 * axes);
-        (axes..2 * axes).for_each(|i| prior[(i, i)] = slowness);
+        let mut prior = Expansion::zeros(2 * axes);
+        (axes..2 * axes).for_each(|i| prior.information[(i, i)] = slowness);
         let certainty = Certainty::new(self, here, noise_factor, prior).ok_or(Missed::Unobservable)?;
         let covariance = &certainty.peak.covariance;
         // From the middle of the batch to the requested time.
@@ -146,7 +146,7 @@ impl DirectLocator {
     /// Whether a frame certainly sees the target elsewhere: the target does not have a constant velocity.
     fn strays(&self, survey: &Survey, at: Point) -> bool {
         let top = survey.values.total.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let chance = self.region.false_alarm_probability(top, survey.evidence.gains(), None);
+        let chance = self.region.false_alarm_probability(top, survey.evidence.gains(), None, &[]);
         chance < CERTAIN && top - self.log_likelihood(survey, at) > MOST_LOSS
     }
 
@@ -356,9 +356,13 @@ impl FrameBatch<'_> {
         let mut coherent: BTreeMap<(usize, usize), (Moments, f64)> = BTreeMap::new();
         for (time, survey) in &self.frames {
             let map = position_map(state.len() / 2, *time);
-            for mut term in
-                terms(&locator.scene, &survey.evidence, locator.position_at(state, *time), expand, views)
-            {
+            for mut term in terms(
+                &locator.scene,
+                &survey.evidence,
+                locator.position_at(state, *time).into(),
+                expand,
+                views,
+            ) {
                 match (combination, term.moments.take()) {
                     (Combination::Coherent, Some(moments)) => {
                         let moments = if expand { moments.mapped(&map) } else { moments };

@@ -218,10 +218,31 @@ impl Layout {
         }
         let delay_s = view.distance_m / SPEED_OF_LIGHT_M_S;
         view.phasors.clear();
+        self.extend_phasors(&mut view.phasors, -delay_s);
+    }
+
+    /// `exp(j w t)` on all subcarriers.
+    pub(super) fn phasors(&self, time_s: f64) -> Vec<Complex64> {
+        let mut phasors = Vec::with_capacity(self.frequencies_rad_s.len());
+        self.extend_phasors(&mut phasors, time_s);
+        phasors
+    }
+
+    fn extend_phasors(&self, phasors: &mut Vec<Complex64>, time_s: f64) {
         match &self.comb {
-            Some(comb) => comb.extend(&mut view.phasors, -delay_s),
-            None => view.phasors.extend(self.frequencies_rad_s.iter().map(|w| unit_phasor(-w * delay_s))),
+            Some(comb) => comb.extend(phasors, time_s),
+            None => phasors.extend(self.frequencies_rad_s.iter().map(|w| unit_phasor(w * time_s))),
         }
+    }
+
+    /// Root mean square width of the subcarriers of the widest IRS; 0 where each has but one.
+    pub(super) fn spread_rad_s(&self) -> f64 {
+        let spread = |range: &Range<usize>| {
+            let own = &self.frequencies_rad_s[range.clone()];
+            let mean = own.iter().sum::<f64>() / own.len() as f64;
+            (own.iter().map(|w| (w - mean).powi(2)).sum::<f64>() / own.len() as f64).sqrt()
+        };
+        self.ranges.iter().map(spread).fold(0.0, f64::max)
     }
 
     /// The point as every IRS sees it.

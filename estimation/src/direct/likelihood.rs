@@ -1,34 +1,30 @@
 //! The log-likelihood ratio of a point, term by term, with its derivatives.
 //!
-//! Spectrum: `J = |m^H Y|^2 / (||m||^2 sigma^2)`, see [`super::moments`]. Block R with derivative R' at tau_0: with
-//! `c = a^H R b`, its derivative c' and the width B of the illumination, the peak is `|c|^2 / ||m||^2 exp(2 d s - (B d)^2)`,
-//! `d = tau(x) - tau_0`, `s = Re(c^* c') / |c|^2`: value and slope at tau_0 are exact, the curvature is that of a known
-//! spectrum, and far from tau_0 the block carries no information. `s` is limited to B. Delays and bearings: a normal law with
-//! a share of gross errors, uniform over the window.
+//! Spectrum: `J = |m^H Y|^2 / (||m||^2 sigma^2)`, see [`super::moments`]. Block: see [`super::block`]. Delays and bearings: a
+//! normal law with a share of gross errors, uniform over the window.
+//!
+//! Where clocks are not trusted, the state is the free coordinates and the offsets of all nodes; a term depends on that of its
+//! sensing node.
 //!
 //! Gradients are exact for all of them. The information of a spectrum or block is that of its atom at the energy J; that of
 //! a delay or bearing is its inverse variance, weighted with the probability that it is no gross error.
 
 use std::f64::consts::TAU;
 
+use model::Point;
 use model::geometry::wrap_angle;
 use model::units::SPEED_OF_LIGHT_M_S;
-use model::{CMatrix, Point};
-use nalgebra::{DMatrix, DVector};
-use num_complex::Complex64;
+use nalgebra::DVector;
 
+use super::block::block_expansion;
 use super::evidence::{Evidence, NodeEvidence, PathEvidence};
 use super::layout::View;
-use super::moments::{Moments, NodeSight, inner};
+use super::moments::{Moments, NodeSight};
 use super::scene::{IrsView, Scene};
 use crate::ascent::Expansion;
-use crate::delay::BlockExpansion;
 
 /// Assumed share of gross errors among delays and bearings.
 const GROSS_SHARE: f64 = 0.05;
-/// Distance of the peak of a block from the delay of its expansion, in units of 1 / B, up to which it is taken as it is; it is
-/// limited smoothly to 1.
-const NEAR_PEAK: f64 = 0.8;
 
 /// One term of the log-likelihood ratio at a point or state of the target: a path or a bearing.
 #[derive(Debug, Clone)]
@@ -72,58 +68,98 @@ pub(super) fn total_expansion(terms: &[Term], parameters: usize) -> Expansion {
     total
 }
 
-/// The terms of the evidence at a point, row by row, with derivatives if `expand` says so; the bearing of a node follows its
+/// A possible target.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TargetState<'a> {
+    pub position_m: Point,
+    /// Clock offset of every node in metres of range; empty where clocks are trusted.
+    pub offsets_m: &'a [f64],
+}
+
+impl From<Point> for TargetState<'_> {
+    fn from(position_m: Point) -> Self {
+        Self { position_m, offsets_m: &[] }
+    }
+}
+
+/// The terms of the evidence at a state, row by row, with derivatives if `expand` says so; the bearing of a node follows its
 /// paths. Buffers of `views` are reused.
 pub(super) fn terms(
     scene: &Scene,
     evidence: &Evidence,
-    point: Point,
+    TargetState { position_m, offsets_m }: TargetState,
     expand: bool,
     views: &mut Vec<View>,
 ) -> Vec<Term> {
-    scene.look(point, expand, views);
-    let count = views.len();
+    scene.look(position_m, expand, views);
+    let (count, axes) = (views.len(), scene.layout().axes().len());
     let mut terms = Vec::with_capacity(count * (count + 1));
     for (l, node) in evidence.nodes.iter().enumerate() {
         let sight = NodeSight::new(node.spectrum.as_deref(), vec![&views[l]]);
-        let moments = |k: usize| Moments::new(scene.layout(), k, &sight, &[&views[k]], None);
+        let offset_s = offsets_m.get(l).map(|offset_m| offset_m / SPEED_OF_LIGHT_M_S);
+        let turn = offset_s.map(|offset_s| scene.layout().phasors(-offset_s));
+        let moments = |k: usize| {
+            let turn = turn.as_ref().map(|turn| &turn[scene.range(k)]);
+            Moments::new(scene.layout(), k, &sight, &[&views[k]], turn)
+        };
+        // The delay of a path by the clock of its node, and its gradient.
+        let delay = |k: usize| {
+            let delay_s = cascade_delay_s(views[l].distance_m, views[k].distance_m);
+            let slopes = delay_slopes(&views[l], &views[k], expand);
+            let by_offset = offset_s.filter(|_| expand).map(|_| 1.0 / SPEED_OF_LIGHT_M_S);
+            (delay_s + offset_s.unwrap_or(0.0), slopes.chain(by_offset).collect::<Vec<f64>>())
+        };
+        // A term knows the coordinates and the offset of its own node.
+        let placed = |expansion: Expansion| {
+            if offset_s.is_none() || !expand {
+                return expansion;
+            }
+            let mut whole = Expansion::zeros(axes + count);
+            let places: Vec<usize> = (0..axes).chain([axes + l]).take(expansion.gradient.len()).collect();
+            whole.add(&expansion, &places);
+            whole
+        };
         for (k, path) in node.paths.iter().enumerate() {
             let unit_snr =
                 || Some(scene.unit_snr(views[k].strength(), views[l].distance_m, views[k].distance_m));
-            let term =
-                |expansion, moments, unit_snr| Term { sensor: l, reflector: k, expansion, moments, unit_snr };
+            let term = |expansion, moments, unit_snr| {
+                Some(Term { sensor: l, reflector: k, expansion: placed(expansion), moments, unit_snr })
+            };
             terms.extend(match path {
                 PathEvidence::Spectrum => {
                     let moments = moments(k);
-                    Some(term(moments.expansion(), Some(moments), unit_snr()))
+                    term(moments.expansion(), Some(moments), unit_snr())
                 }
                 PathEvidence::Block(block) => {
                     let roughness = expand.then(|| moments(k).roughness());
-                    Some(term(
-                        block_expansion(scene, k, block, &views[l], &views[k], roughness),
+                    let (delay_s, slopes_s) = delay(k);
+                    let both = [&views[l], &views[k]];
+                    term(
+                        block_expansion(scene, k, block, both, (delay_s, &slopes_s), roughness),
                         None,
                         unit_snr(),
-                    ))
+                    )
                 }
-                PathEvidence::Delay { delay, window_s } => {
-                    let error_s = cascade_delay_s(views[l].distance_m, views[k].distance_m) - delay.delay_s;
-                    let slopes = delay_slopes(&views[l], &views[k], expand);
-                    Some(term(
-                        gross_or_normal_expansion(error_s, delay.variance_s2, *window_s, &slopes),
+                PathEvidence::Delay { delay: found, window_s } => {
+                    let (delay_s, slopes_s) = delay(k);
+                    let error_s = delay_s - found.delay_s;
+                    term(
+                        gross_or_normal_expansion(error_s, found.variance_s2, *window_s, &slopes_s),
                         None,
                         None,
-                    ))
+                    )
                 }
                 PathEvidence::Missing => None,
             });
         }
         terms.extend(node.counted_bearing().map(|(bearing, window_rad)| {
             let pose = &scene.system().irs[l].pose;
-            let error = wrap_angle(pose.bearing_rad(point) - bearing.bearing_rad);
-            let gradient = pose.bearing_gradient_rad_m(point);
+            let error = wrap_angle(pose.bearing_rad(position_m) - bearing.bearing_rad);
+            let gradient = pose.bearing_gradient_rad_m(position_m);
             let slopes = scene.layout().axes().iter().filter(|_| expand).map(|&axis| gradient[axis]);
             let slopes: Vec<f64> = slopes.collect();
-            let expansion = gross_or_normal_expansion(error, bearing.variance_rad2, window_rad, &slopes);
+            let expansion =
+                placed(gross_or_normal_expansion(error, bearing.variance_rad2, window_rad, &slopes));
             Term { sensor: l, reflector: count, expansion, moments: None, unit_snr: None }
         }));
     }
@@ -136,85 +172,9 @@ pub(super) fn cascade_delay_s(sensor_m: f64, reflector_m: f64) -> f64 {
 }
 
 /// Gradient of the cascade delay; empty without derivatives.
-fn delay_slopes(sensor: &View, reflector: &View, expand: bool) -> Vec<f64> {
+fn delay_slopes(sensor: &View, reflector: &View, expand: bool) -> impl Iterator<Item = f64> {
     let both = sensor.direction.iter().zip(&reflector.direction);
-    both.filter(|_| expand).map(|(a, b)| (a + b) / SPEED_OF_LIGHT_M_S).collect()
-}
-
-/// `a^H R`.
-pub(super) fn block_row(matrix: &CMatrix, arrival: &[Complex64]) -> Vec<Complex64> {
-    matrix.column_iter().map(|column| inner(arrival, column.as_slice())).collect()
-}
-
-/// Term of a block with derivatives, if the roughness of its atom is given.
-fn block_expansion(
-    scene: &Scene,
-    k: usize,
-    block: &BlockExpansion,
-    sensor: &View,
-    reflector: &View,
-    roughness: Option<DMatrix<f64>>,
-) -> Expansion {
-    let count = roughness.as_ref().map_or(0, DMatrix::nrows);
-    let rows: Vec<[Vec<Complex64>; 2]> = sensor
-        .arrival
-        .iter()
-        .map(|arrival| [&block.block, &block.block_derivative].map(|matrix| block_row(matrix, arrival)))
-        .collect();
-    // c and c', and their derivatives.
-    let content = &reflector.contents[0];
-    let [c, turned] = [0, 1].map(|part| inner(content, &rows[0][part]));
-    let strength = reflector.strength();
-    let scale = (sensor.arrival[0].len() as f64).sqrt() * strength;
-    let variances = scene.layout().spectral_variance(k, reflector);
-    let width = variances[0].sqrt();
-    let d = cascade_delay_s(sensor.distance_m, reflector.distance_m) - block.delay_s;
-    let value = block_term(c / scale, turned / scale, width, d);
-    let Some(roughness) = roughness else { return Expansion { value, ..Expansion::zeros(0) } };
-    let energy = c.norm_sqr();
-    if energy == 0.0 || width == 0.0 {
-        return Expansion { value, ..Expansion::zeros(count) };
-    }
-    let slope = (c.conj() * turned).re / energy;
-    let (peak, bend) = limited_peak(slope / width);
-    let slopes_s = delay_slopes(sensor, reflector, true);
-    let gradient = DVector::from_fn(count, |i, _| {
-        let derivative = |part: usize| {
-            inner(&reflector.contents[1 + i], &rows[0][part]) + inner(content, &rows[1 + i][part])
-        };
-        let (by_c, by_turned) = (derivative(0), derivative(1));
-        let growth = 2.0 * (c.conj() * by_c).re / energy;
-        let strengthening = 2.0 * inner(content, &reflector.contents[1 + i]).re / strength.powi(2);
-        let by_variance = variances[1 + i];
-        let by_width = by_variance / (2.0 * width);
-        let by_slope = ((by_c.conj() * turned).re + (c.conj() * by_turned).re) / energy - slope * growth;
-        let by_peak = bend * (by_slope - slope * by_width / width) / width;
-        let along = 2.0 * (slopes_s[i] * width * peak + d * by_width * peak + d * width * by_peak);
-        let away = 2.0 * variances[0] * d * slopes_s[i] + d * d * by_variance;
-        value * (growth - strengthening + along - away)
-    });
-    Expansion { value, gradient, information: roughness * (2.0 * value) }
-}
-
-/// Term of a block from its products c and c' with the unit atom, `d` seconds from the delay of its expansion.
-pub(super) fn block_term(z: Complex64, turned: Complex64, width: f64, d: f64) -> f64 {
-    let energy = z.norm_sqr();
-    if energy == 0.0 || width == 0.0 {
-        return energy;
-    }
-    let slope = (z.conj() * turned).re / energy;
-    let (peak, here) = (limited_peak(slope / width).0, width * d);
-    energy * (peak.powi(2) - (here - peak).powi(2)).exp()
-}
-
-/// The place of a peak, limited to plus or minus one, and its derivative.
-fn limited_peak(place: f64) -> (f64, f64) {
-    let past = (place.abs() - NEAR_PEAK) / (1.0 - NEAR_PEAK);
-    if past <= 0.0 {
-        return (place, 1.0);
-    }
-    let share = past.tanh();
-    ((NEAR_PEAK + (1.0 - NEAR_PEAK) * share).copysign(place), 1.0 - share * share)
+    both.filter(move |_| expand).map(|(a, b)| (a + b) / SPEED_OF_LIGHT_M_S)
 }
 
 /// Ratio of a normal law to one that is uniform over the window w, with its share: `(1 - p) w N(e; 0, v)`.
@@ -257,7 +217,10 @@ pub(super) fn delay_term(path: &PathEvidence, sensor: &IrsView, reflector: &IrsV
 mod tests {
     use model::algebra::unit_phasor;
     use model::random::{Purpose, complex_normal, stream};
-    use model::{Aperture, ElementGrid, Gain, Information, Orientation, Scenario, Scheme, System, Wavefront};
+    use model::{
+        Aperture, CMatrix, ElementGrid, Gain, Information, Orientation, Scenario, Scheme, System, Wavefront,
+    };
+    use nalgebra::DMatrix;
     use proptest::prelude::*;
 
     use super::super::layout::{Layout, LayoutIrs};
@@ -402,23 +365,32 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
         /// Every kind of payload, term by term, anywhere in the area: lines in the plane and panels in space, plane and
-        /// spherical waves.
+        /// spherical waves, clocks trusted or not.
         #[test]
         fn gradients_match_differences(
             seed in 0u64..1000, payload in 0usize..4, u in 0.0..1.0f64, v in 0.0..1.0f64, w in 0.0..1.0f64,
-            spherical in any::<bool>(), space in any::<bool>(),
+            spherical in any::<bool>(), space in any::<bool>(), timed in any::<bool>(),
         ) {
             let wavefront = if spherical { Wavefront::Spherical } else { Wavefront::Plane };
             let locator = if space { panels(seed, wavefront) } else { locator(seed, wavefront) };
             let evidence = evidence(&locator, seed, payload);
-            let at = |point: Point, expand: bool| terms(&locator.scene, &evidence, point, expand, &mut Vec::new());
-            let (point, h) = (locator.system().coverage.at_height(u, v, w), 2e-4);
-            let here = at(point, true);
-            for (i, &axis) in locator.system().axes().iter().enumerate() {
-                let mut step = Point::zeros();
-                step[axis] = h;
-                let values: Vec<Vec<Term>> =
-                    [-2.0, -1.0, 1.0, 2.0].map(|steps| at(point + step * steps, false)).into_iter().collect();
+            let (axes, h) = (locator.system().axes().len(), 2e-4);
+            let at = |state: &[f64], expand: bool| {
+                let position_m = locator.scene.layout().position_m(&state[..axes]);
+                let state = TargetState { position_m, offsets_m: &state[axes..] };
+                terms(&locator.scene, &evidence, state, expand, &mut Vec::new())
+            };
+            let point = locator.scene.layout().coordinates(&locator.system().coverage.at_height(u, v, w));
+            let offsets_m = [1.3, -2.1, 0.4].into_iter().filter(|_| timed);
+            let state: Vec<f64> = point.iter().copied().chain(offsets_m).collect();
+            let here = at(&state, true);
+            for i in 0..state.len() {
+                let stepped = |steps: f64| {
+                    let mut state = state.clone();
+                    state[i] += steps * h;
+                    at(&state, false)
+                };
+                let values = [-2.0, -1.0, 1.0, 2.0].map(stepped);
                 for (t, term) in here.iter().enumerate() {
                     let v: Vec<f64> = values.iter().map(|terms| terms[t].value()).collect();
                     let difference = (8.0 * (v[2] - v[1]) - (v[3] - v[0])) / (12.0 * h);
@@ -440,7 +412,7 @@ mod tests {
             if !fix.excluded.is_empty() {
                 continue;
             }
-            let terms = terms(&locator.scene, &survey.evidence, fix.position_m, true, &mut Vec::new());
+            let terms = terms(&locator.scene, &survey.evidence, fix.position_m.into(), true, &mut Vec::new());
             let here = total_expansion(&terms, 2);
             let step = here.information.cholesky().unwrap().solve(&here.gradient);
             assert!(step.norm() < 3e-7, "seed {seed}, payload {payload}: {}", step.norm());

@@ -6,14 +6,15 @@ use model::{Point, System};
 use nalgebra::{DMatrix, DVector};
 
 use super::certainty::Certainty;
+use super::clocks::{ClockUpdate, SurveyClocks};
 use super::coarse::{CoarseGrid, TooLarge, Values};
 use super::detection::{SearchRegion, resolution_m};
 use super::evidence::Evidence;
 use super::layout::View;
-use super::likelihood::{Term, spectral_total, terms, total, total_expansion};
+use super::likelihood::{TargetState, Term, spectral_total, terms, total, total_expansion};
 use super::posterior::{Posterior, log_mean};
 use super::scene::Scene;
-use crate::ascent::{Summit, climb};
+use crate::ascent::{Expansion, Summit, climb};
 use crate::location::{Caution, Fault};
 
 /// Largest number of grid peaks from which an ascent starts.
@@ -110,6 +111,8 @@ pub struct DirectFix {
     pub alternatives: Vec<AlternativePosition>,
     /// Number of paths in use.
     pub paths: usize,
+    /// What the frame says about the clocks; none where they are trusted.
+    pub clocks: Option<ClockUpdate>,
 }
 
 /// Why there is no direct fix.
@@ -129,6 +132,8 @@ pub enum Missed {
 pub struct Survey {
     pub(super) evidence: Evidence,
     pub(super) values: Values,
+    /// None where clocks are trusted.
+    pub(super) clocks: Option<SurveyClocks>,
 }
 
 /// The direct method for a system, with its tables.
@@ -139,6 +144,8 @@ pub struct DirectLocator {
     pub(super) region: SearchRegion,
     pub(super) settings: DirectSettings,
     pub(super) resolution_m: f64,
+    /// Root mean square width of the subcarriers of an IRS.
+    pub(super) spread_rad_s: f64,
 }
 
 impl DirectLocator {
@@ -147,7 +154,8 @@ impl DirectLocator {
         let scene = Scene::new(system);
         let grid = CoarseGrid::new(&scene)?;
         let region = SearchRegion::new(&scene, &grid.places);
-        Ok(Self { region, grid, scene, settings, resolution_m: resolution_m(system) })
+        let spread_rad_s = scene.layout().spread_rad_s();
+        Ok(Self { region, grid, scene, settings, resolution_m: resolution_m(system), spread_rad_s })
     }
 
     /// The system whose targets are located.
@@ -162,7 +170,7 @@ impl DirectLocator {
 
     /// The log-likelihood ratio of a target at a point; NaN for a survey of another system.
     pub fn log_likelihood(&self, survey: &Survey, point: Point) -> f64 {
-        if self.fits(survey) { total(&self.terms(&survey.evidence, point)) } else { f64::NAN }
+        if self.fits(survey) { total(&self.terms(&survey.evidence, point.into())) } else { f64::NAN }
     }
 
     /// Whether a survey is one of this system.
@@ -175,7 +183,7 @@ impl DirectLocator {
         let empty = self.evidence();
         let evidence = if evidence.is_like(&empty) { evidence } else { empty };
         let values = self.grid.values(&self.scene, &evidence);
-        Survey { evidence, values }
+        Survey { evidence, values, clocks: None }
     }
 
     /// The position of the target, if one is detected.
@@ -185,24 +193,39 @@ impl DirectLocator {
         }
         let mut candidate = self.search(survey)?;
         let mut kept = None;
-        let mut excluded = Vec::new();
+        let (mut excluded, mut stepped) = (Vec::new(), Vec::new());
         let terms = survey.evidence.terms();
         let most = (self.settings.most_excluded_share * terms as f64) as usize;
         loop {
             let survey = kept.as_ref().unwrap_or(survey);
-            let Some(worst) = self.disagreeing(survey, self.position_m(&candidate.summit.at)) else { break };
+            if let Some((l, wider)) = self.with_stepped_clock(survey, &candidate, &stepped)
+                && let Ok(next) = self.search(&wider)
+            {
+                stepped.push(l);
+                (candidate, kept) = (next, Some(wider));
+                continue;
+            }
+            let Some(worst) = self.disagreeing(survey, self.state(&candidate.summit.at)) else { break };
             let mut less = survey.evidence.clone();
             less.remove(worst.fault);
             let removed = less.present_paths() < survey.evidence.present_paths();
             if !removed || less.terms().saturating_add(most) < terms {
                 break;
             }
-            let less = self.survey(less);
+            let less = match &survey.clocks {
+                Some(clocks) => self.timed_survey(less, clocks.clone()),
+                None => self.survey(less),
+            };
             let Ok(next) = self.search(&less) else { break };
             excluded.push(worst);
             (candidate, kept) = (next, Some(less));
         }
-        self.fix(kept.as_ref().unwrap_or(survey), candidate, excluded)
+        let mut fix = self.fix(kept.as_ref().unwrap_or(survey), candidate, excluded)?;
+        if let Some(clocks) = &mut fix.clocks {
+            clocks.at_edge = self.at_edge(clocks);
+            clocks.stepped = stepped;
+        }
+        Ok(fix)
     }
 
     /// Tests whether there is a target, and makes the fix.
@@ -213,7 +236,9 @@ impl DirectLocator {
         excluded: Vec<Disagreement>,
     ) -> Result<DirectFix, Missed> {
         let gains = survey.evidence.gains();
-        let probability = self.region.false_alarm_probability(summit.value / noise_factor, gains, None);
+        let clocks = survey.clocks.as_ref();
+        let value = summit.value / noise_factor;
+        let probability = self.region.false_alarm_probability(value, gains, None, &self.offset_sizes(clocks));
         if probability > self.settings.false_alarm_probability {
             return Err(Missed::NoTarget { probability });
         }
@@ -222,27 +247,35 @@ impl DirectLocator {
         }
         let at = &summit.at;
         let position_m = self.position_m(at);
-        let here = terms(&self.scene, &survey.evidence, position_m, true, &mut Vec::new());
-        let axes = at.len();
-        let certainty = Certainty::new(self, here, noise_factor, DMatrix::zeros(axes, axes))
-            .ok_or(Missed::Unobservable)?;
-        let log_density = |point: Point| {
-            certainty.hypotheses.log_density(&self.terms(&survey.evidence, point)) - certainty.log_density
+        let axes = self.grid.places.dimensions();
+        let certainty = self.certainty(survey, at, noise_factor).ok_or(Missed::Unobservable)?;
+        // Relative to the fix, with the prior of the clocks.
+        let log_density = |state: &DVector<f64>| {
+            let state = self.state(state);
+            let density = certainty.hypotheses.log_density(&self.terms(&survey.evidence, state));
+            let prior = clocks.map_or(0.0, |clocks| clocks.log_prior(state.offsets_m));
+            density + prior - certainty.log_density - certainty.terms.prior.value
         };
         let posterior = if certainty.weak {
-            Posterior::integrated(&certainty.peak, |displacement| {
-                log_density(self.position_m(&(at + displacement)))
+            Posterior::integrated(&certainty.position, |displacement| {
+                log_density(&(at + certainty.followed(displacement)))
             })
         } else {
-            Posterior::normal(&certainty.peak)
+            Posterior::normal(&certainty.position)
         };
         let mut posterior = posterior.ok_or(Missed::Unobservable)?;
         let near = summit.value - NEGLIGIBLE * noise_factor;
         self.look_around(
             &mut posterior,
-            at,
+            &at.rows(0, axes).into_owned(),
             |point| survey.values.total[point] > near,
             |points| {
+                if let Some(clocks) = clocks.filter(|clocks| !clocks.lags_m.is_empty()) {
+                    return points
+                        .iter()
+                        .map(|&point| log_density(&self.start(point, Some(clocks))))
+                        .collect();
+                }
                 let hypotheses = &certainty.hypotheses;
                 let prior = hypotheses.prior();
                 let mut logs = self.grid.log_likelihoods(&self.scene, &survey.evidence, hypotheses, points);
@@ -262,12 +295,13 @@ impl DirectLocator {
         }
         let widening = certainty.widening(&covariance_m2);
         let protection_level_m = certainty.terms.protection_level_m(
-            &DMatrix::identity(axes, axes),
+            &DMatrix::identity(axes, at.len()),
             widening,
             self.settings.integrity_risk,
         );
-        let (elsewhere, alternatives) =
-            self.elsewhere(&posterior, at, &covariance_m2).ok_or(Missed::Unobservable)?;
+        let (elsewhere, alternatives) = self
+            .elsewhere(&posterior, &at.rows(0, axes).into_owned(), &covariance_m2)
+            .ok_or(Missed::Unobservable)?;
         Ok(DirectFix {
             position_m,
             covariance_m2,
@@ -277,7 +311,43 @@ impl DirectLocator {
             doubts: self.doubts(elsewhere, probability, survey.evidence.is_selected()),
             alternatives,
             paths: survey.evidence.present_paths(),
+            clocks: clocks.and_then(|clocks| clocks.update(at, &certainty.terms, &certainty.peak.covariance)),
         })
+    }
+
+    /// The certainty of a fix at a state; none where some direction is not determined.
+    fn certainty(&self, survey: &Survey, at: &DVector<f64>, noise_factor: f64) -> Option<Certainty> {
+        let here = terms(&self.scene, &survey.evidence, self.state(at), true, &mut Vec::new());
+        let prior = survey.clocks.as_ref().map_or(Expansion::zeros(at.len()), |clocks| clocks.expansion(at));
+        Certainty::new(self, here, noise_factor, prior)
+    }
+
+    /// A node whose clock has stepped and not been seen to before, and the survey with that clock unknown.
+    fn with_stepped_clock(
+        &self,
+        survey: &Survey,
+        Candidate { summit, noise_factor }: &Candidate,
+        before: &[usize],
+    ) -> Option<(usize, Survey)> {
+        let clocks = survey.clocks.as_ref()?;
+        let certainty = self.certainty(survey, &summit.at, *noise_factor)?;
+        let update = clocks.update(&summit.at, &certainty.terms, &certainty.peak.covariance)?;
+        let l = self.stepped(survey, self.state(&summit.at), &update)?;
+        if before.contains(&l) { None } else { Some((l, self.with_unknown_clock(survey, l)?)) }
+    }
+
+    /// Where an ascent from a grid point begins.
+    fn start(&self, point: usize, clocks: Option<&SurveyClocks>) -> DVector<f64> {
+        let at = self.grid.places.coordinates(point);
+        let Some(clocks) = clocks else { return at };
+        let offsets_m = clocks.start_m(point);
+        DVector::from_iterator(at.len() + offsets_m.len(), at.iter().chain(offsets_m.iter()).copied())
+    }
+
+    /// The target of a state.
+    fn state<'a>(&self, at: &'a DVector<f64>) -> TargetState<'a> {
+        let axes = self.grid.places.dimensions();
+        TargetState { position_m: self.position_m(at), offsets_m: &at.as_slice()[axes..] }
     }
 
     /// Doubts about a fix, from the probability that the target is elsewhere and the false-alarm probability; `selected` is
@@ -293,12 +363,12 @@ impl DirectLocator {
         all.into_iter().filter_map(|(applies, caution)| applies.then_some(caution)).collect()
     }
 
-    fn terms(&self, evidence: &Evidence, point: Point) -> Vec<Term> {
-        terms(&self.scene, evidence, point, false, &mut Vec::new())
+    fn terms(&self, evidence: &Evidence, state: TargetState) -> Vec<Term> {
+        terms(&self.scene, evidence, state, false, &mut Vec::new())
     }
 
     /// The highest maximum of the likelihood.
-    fn search(&self, Survey { evidence, values }: &Survey) -> Result<Candidate, Missed> {
+    fn search(&self, Survey { evidence, values, clocks }: &Survey) -> Result<Candidate, Missed> {
         if evidence.terms() == 0 {
             return Err(Missed::NoEvidence);
         }
@@ -308,15 +378,20 @@ impl DirectLocator {
         let least = top - self.grid.loss * top.abs() - NEARLY_AS_HIGH;
         let mut views: Vec<View> = Vec::new();
         let mut objective = |at: &DVector<f64>| {
-            let terms = terms(&self.scene, evidence, self.position_m(at), true, &mut views);
-            total_expansion(&terms, at.len())
+            let terms = terms(&self.scene, evidence, self.state(at), true, &mut views);
+            let mut total = total_expansion(&terms, at.len());
+            if let Some(clocks) = clocks {
+                total += clocks.expansion(at);
+            }
+            total
         };
-        let longest = DVector::repeat(self.grid.places.dimensions(), self.longest_step_m());
+        let offsets = clocks.as_ref().map_or(0, SurveyClocks::nodes);
+        let longest = DVector::repeat(self.grid.places.dimensions() + offsets, self.longest_step_m());
         let mut summits: Vec<Summit> = peaks
             .iter()
             .take(MOST_CLIMBS)
             .filter(|peak| peak.1 >= least)
-            .map(|peak| climb(self.grid.places.coordinates(peak.0), &longest, &mut objective))
+            .map(|peak| climb(self.start(peak.0, clocks.as_ref()), &longest, &mut objective))
             .collect();
         // A peak outside the area is used only where there is none inside.
         let rank = |summit: &Summit| (self.searched(&summit.at), summit.value);
@@ -328,7 +403,7 @@ impl DirectLocator {
         let (energy, entries) = evidence.spectral_energy();
         // The coordinates are real unknowns besides the gains.
         let freedom = entries as f64 - evidence.spectra() as f64 - 0.5 * summit.at.len() as f64;
-        let explained = spectral_total(&self.terms(evidence, self.position_m(&summit.at)));
+        let explained = spectral_total(&self.terms(evidence, self.state(&summit.at)));
         Ok(Candidate { summit, noise_factor: noise_factor(energy - explained, freedom) })
     }
 
@@ -352,7 +427,7 @@ impl DirectLocator {
     /// The loss of a path without a fault is half a chi-square variable of a few degrees of freedom. A path of noise alone
     /// has its peak anywhere, and over n resolution cells exceeds t with probability n e^-t. The threshold is the larger of
     /// the two.
-    fn disagreeing(&self, Survey { evidence, values }: &Survey, at: Point) -> Option<Disagreement> {
+    fn disagreeing(&self, Survey { evidence, values, .. }: &Survey, at: TargetState) -> Option<Disagreement> {
         let count = self.scene.irs_count();
         let mut here = vec![f64::INFINITY; count * count];
         let mut sensor_here = vec![0.0; count];

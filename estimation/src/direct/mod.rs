@@ -24,7 +24,9 @@
 //! the best few peaks, exclusion of paths that disagree, the test whether there is a target,
 //! covariance from the information. Several frames: [`DirectLocator::locate_frames`].
 
+mod block;
 mod certainty;
+mod clocks;
 mod coarse;
 mod detection;
 mod evidence;
@@ -38,7 +40,9 @@ mod moments;
 mod posterior;
 mod protection;
 mod scene;
+mod timing;
 
+pub use clocks::{ClockPrior, ClockPriorError, ClockUpdate};
 pub use coarse::TooLarge;
 pub use detection::detection_threshold;
 pub use evidence::{Evidence, EvidenceError};

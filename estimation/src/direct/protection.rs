@@ -12,6 +12,7 @@
 use nalgebra::{DMatrix, DVector};
 
 use super::likelihood::Term;
+use crate::ascent::Expansion;
 use crate::location::{Fault, chi_square_quantile};
 
 /// Share of the risk spent on the normal error; the rest is reserved for deviations from the normal law.
@@ -31,19 +32,25 @@ struct WeightedSum {
 pub(super) struct WeightedTerms {
     pub terms: Vec<Term>,
     pub weights: Vec<f64>,
-    /// Information that no fault affects.
-    pub prior: DMatrix<f64>,
+    /// Knowledge from other sources, which no fault affects.
+    pub prior: Expansion,
     pub irs_count: usize,
 }
 
 impl WeightedTerms {
     /// Information of all terms and the prior.
     pub fn information(&self) -> DMatrix<f64> {
-        self.sum(|_| true).information + &self.prior
+        self.sum(|_| true).information + &self.prior.information
+    }
+
+    /// Gradient and information of the terms alone.
+    pub fn likelihood(&self) -> (DVector<f64>, DMatrix<f64>) {
+        let sum = self.sum(|_| true);
+        (sum.gradient, sum.information)
     }
 
     fn sum(&self, member: impl Fn(&Term) -> bool) -> WeightedSum {
-        let count = self.prior.nrows();
+        let count = self.prior.gradient.len();
         let mut sum = WeightedSum {
             gradient: DVector::zeros(count),
             information: DMatrix::zeros(count, count),
@@ -86,7 +93,7 @@ impl WeightedTerms {
     /// standard deviations to those of the information. None where a single fault could move the fix without bound.
     pub fn protection_level_m(&self, to_position: &DMatrix<f64>, widening: f64, risk: f64) -> Option<f64> {
         let radius = chi_square_quantile(NOISE_SHARE * risk, to_position.nrows()).sqrt() * widening;
-        let gradient = self.sum(|_| true).gradient;
+        let gradient = self.sum(|_| true).gradient + &self.prior.gradient;
         let whole = self.information();
         let mut level_m = radius * deviation_m(&whole, to_position)?;
         for fault in self.faults() {

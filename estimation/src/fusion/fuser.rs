@@ -10,8 +10,10 @@ use super::{
 };
 use crate::angles::{AngleEstimate, estimate_angles};
 use crate::blocks::Blocks;
-use crate::delay::{BlockExpansion, MatchedFilter, coverage_delays, coverage_sines};
-use crate::direct::{DirectFix, DirectLocator, Evidence, EvidenceError, MOST_LOSS, Missed, Survey};
+use crate::delay::{BlockExpansion, MatchedFilter, coverage_sines, searched_delays};
+use crate::direct::{
+    ClockPrior, DirectFix, DirectLocator, Evidence, EvidenceError, MOST_LOSS, Missed, Survey,
+};
 use crate::location::{Bearing, CascadeDelay, Caution, CoverageArea, locate};
 
 /// Makes a fix from the received paths of a frame.
@@ -39,7 +41,9 @@ impl Fuser {
         let area =
             CoverageArea { min_m: corner(system.coverage.min_m), max_m: corner(system.coverage.max_m) };
         settings.locate.coverage.get_or_insert(area);
-        let reason = system.beyond_the_plane();
+        let reason = system
+            .beyond_the_plane()
+            .or_else(|| (system.clock_prior_s > 0.0).then_some("the clocks of the nodes are not trusted"));
         settings.method = match (settings.method, reason) {
             (Method::ThreeStage, Some(reason)) => return Err(FuserError::ThreeStage(reason)),
             (Method::Auto, Some(_)) => Method::Direct,
@@ -51,7 +55,7 @@ impl Fuser {
             Method::Auto => DirectLocator::new(&system, settings.direct).ok(),
         };
         let windows_s = (0..count)
-            .map(|l| (0..count).map(|k| Ok(coverage_delays(&system, l, k, 0.0)?.width_s())).collect())
+            .map(|l| (0..count).map(|k| Ok(searched_delays(&system, l, k, 0.0)?.width_s())).collect())
             .collect::<Result<_, FuserError>>()?;
         let sector_rad = |l: usize| {
             let sines = coverage_sines(&system, &system.irs[l].pose, 0.0);
@@ -78,19 +82,21 @@ impl Fuser {
 
     /// A fix from one frame; paths of IRSs that the system does not have are ignored.
     pub fn fuse(&self, frame: &FrameBlocks) -> Result<FusedFix, FusionError> {
-        self.fuse_observed(frame, |_| {})
+        self.fuse_observed(frame, None, |_| {})
     }
 
-    /// A fix from one frame. `angles_done` is called between the two stages, angles (Section IV-B) and location (Section V),
-    /// with the angles if there are any.
+    /// A fix from one frame with what is known about the clocks; without that and where they are not trusted, with the prior of
+    /// the system. `angles_done` is called between the two stages, angles (Section IV-B) and location (Section V), with
+    /// the angles if there are any.
     pub fn fuse_observed(
         &self,
         frame: &FrameBlocks,
+        clocks: Option<&ClockPrior>,
         angles_done: impl FnOnce(Option<&AngleEstimate>),
     ) -> Result<FusedFix, FusionError> {
         if self.settings.method == Method::Direct {
             angles_done(None);
-            return Ok(direct_fix(self.locate_directly(frame)?, None));
+            return Ok(direct_fix(self.locate_directly(frame, clocks)?, None));
         }
         let expansions = self.expansions(frame);
         let angles = self.angles(frame, &expansions);
@@ -106,7 +112,7 @@ impl Fuser {
         if self.direct.is_none() || strong && is_sound(&staged) {
             return staged.map(|staged| self.three_stage_fix(staged));
         }
-        match self.locate_directly(frame) {
+        match self.locate_directly(frame, None) {
             Ok(direct) => Ok(direct_fix(direct, staged.ok())),
             // Strong echoes from outside the coverage area: the three-stage method is not limited to it.
             Err(Missed::Unobservable) if strong => staged.map(|staged| self.three_stage_fix(staged)),
@@ -150,7 +156,23 @@ impl Fuser {
     /// The part of a fix from several frames that depends on one frame alone, for [`Self::fuse_frames`].
     pub fn survey(&self, frame: &FrameBlocks) -> Result<Survey, Missed> {
         let direct = self.direct.as_ref().ok_or(Missed::NoEvidence)?;
-        Ok(direct.survey(self.evidence(direct, frame)))
+        Ok(self.timed_survey(direct, frame, None))
+    }
+
+    fn timed_survey(
+        &self,
+        direct: &DirectLocator,
+        frame: &FrameBlocks,
+        clocks: Option<&ClockPrior>,
+    ) -> Survey {
+        let evidence = self.evidence(direct, frame);
+        let (count, deviation_s) = (self.system.irs_count(), self.system.clock_prior_s);
+        let prior = || clocks.cloned().or_else(|| ClockPrior::independent(count, deviation_s).ok());
+        // Trusted clocks have no deviation.
+        match (deviation_s > 0.0).then(prior).flatten() {
+            Some(prior) => direct.survey_with_clocks(evidence, prior),
+            None => direct.survey(evidence),
+        }
     }
 
     /// A fix from several frames, given with their numbers: the position of the target in the last of them.
@@ -193,9 +215,9 @@ impl Fuser {
         FusedFix { three_stage: Some(staged), ..fused }
     }
 
-    fn locate_directly(&self, frame: &FrameBlocks) -> Result<DirectFix, Missed> {
+    fn locate_directly(&self, frame: &FrameBlocks, clocks: Option<&ClockPrior>) -> Result<DirectFix, Missed> {
         let direct = self.direct.as_ref().ok_or(Missed::NoEvidence)?;
-        direct.locate(&self.survey(frame)?)
+        direct.locate(&self.timed_survey(direct, frame, clocks))
     }
 
     /// The evidence of a frame for the direct method. Evidence that does not fit is left out: it was checked before.
@@ -253,6 +275,7 @@ fn direct_fix(direct: DirectFix, staged: Option<ThreeStageFix>) -> FusedFix {
         cautions: direct_cautions(faulty, direct.doubts, direct.protection_level_m),
         alternatives: direct.alternatives,
         three_stage: staged,
+        clocks: direct.clocks,
         ..FusedFix::new(FixMethod::Direct, direct.position_m, direct.covariance_m2)
     }
 }

@@ -21,7 +21,7 @@ use nalgebra::DMatrix;
 
 use crate::angles::{AngleError, AngleSettings};
 use crate::delay::DelayError;
-use crate::direct::{AlternativePosition, Combination, DirectSettings, Missed, TooLarge};
+use crate::direct::{AlternativePosition, ClockUpdate, Combination, DirectSettings, Missed, TooLarge};
 use crate::location::{Caution, Fix, LocateSettings, MeasurementError, Measurements, Unobservable};
 
 pub use estimator::Estimator;
@@ -175,6 +175,8 @@ pub struct FusedFix {
     pub alternatives: Vec<AlternativePosition>,
     /// Result of the three-stage method, also where the direct one made the fix.
     pub three_stage: Option<ThreeStageFix>,
+    /// What the frame says about the clocks; none where they are trusted.
+    pub clocks: Option<ClockUpdate>,
 }
 
 impl FusedFix {
@@ -190,6 +192,7 @@ impl FusedFix {
             cautions: Vec::new(),
             alternatives: Vec::new(),
             three_stage: None,
+            clocks: None,
         }
     }
 }

@@ -127,7 +127,8 @@ impl ReplaySolver {
         let frame = FrameId { run: entry.run, frame: entry.frame };
         let kept = self.assemble(entry)?;
         let earlier = self.earlier(entry)?;
-        let solved = solve(&self.solver, frame, &kept, &earlier, Source::Replayed);
+        let clocks = entry.clocks.as_ref().map(|clocks| clocks.prior(self.system.irs_count())).transpose()?;
+        let solved = solve(&self.solver, frame, &kept, &earlier, clocks.as_ref(), Source::Replayed);
         if self.all_frames.is_some() {
             self.history.keep(frame, kept);
         }

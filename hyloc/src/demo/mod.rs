@@ -5,6 +5,7 @@
 //! dies; a child that dies unexpectedly is reported (`watch`).
 
 mod children;
+mod clocks;
 mod report;
 mod supervise;
 
@@ -19,7 +20,7 @@ use clap::Args;
 use fusion_center::is_stdout;
 use fusion_center::method::MOST_FRAMES;
 use model::Scenario;
-use model::scenario::Motion;
+use model::scenario::{ClockStep, Motion};
 use serde_json::{Value, json};
 use settings::ScenarioChoice;
 use settings::check::{accepted, within};
@@ -29,11 +30,17 @@ use tokio_util::sync::CancellationToken;
 use crate::commands::{move_aside, note, reserve_stdout, say};
 use crate::verdict::{DetectionConditions, outlook};
 use children::Children;
+use clocks::ClockScore;
 pub use report::DemoReport;
 use supervise::{DemoProcesses, watch};
 
 /// Timeout for the start of a child.
 const START_TIME: Duration = Duration::from_secs(120);
+
+const DEFAULT_FRAMES: u64 = 500;
+
+/// Least standard deviation that estimators assume for clocks that are not trusted.
+const LEAST_PRIOR_NS: f64 = 10.0;
 
 /// Period of the circular motion of the target with `--dashboard`.
 const PERIOD_S: f64 = 20.0;
@@ -41,7 +48,7 @@ const PERIOD_S: f64 = 20.0;
 #[derive(Debug, Clone, Args)]
 pub struct DemoFlags {
     /// Fixes to make; 0 continues until Ctrl-C.
-    #[arg(long, default_value_t = 500)]
+    #[arg(long, default_value_t = DEFAULT_FRAMES)]
     pub frames: u64,
     /// Echo frames per second.
     #[arg(long, default_value = "50", value_name = "HZ", value_parser = within(1e-3, 1e4))]
@@ -84,9 +91,46 @@ pub struct DemoFlags {
     /// What nodes send and how it is fused.
     #[command(flatten)]
     pub choices: Choices,
+    /// Clocks that nobody has synchronised.
+    #[command(flatten)]
+    pub clocks: ClockFlags,
     /// Print one JSON object instead of tables.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Clocks of the nodes. Any of the flags makes them unknown to the estimators, which then estimate them.
+#[derive(Debug, Clone, Default, Args)]
+pub struct ClockFlags {
+    /// Draw the offset of every node's clock from plus or minus this, and estimate it.
+    #[arg(long, value_name = "NS", value_parser = within(0.0, 1e6))]
+    pub clock_offset_ns: Option<f64>,
+    /// Draw the drift of every node's clock from plus or minus this, in parts per billion.
+    #[arg(long, value_name = "PPB", value_parser = within(0.0, 1e6))]
+    pub clock_drift_ppb: Option<f64>,
+    /// Let the clock of the second node step by this in the middle of the demo.
+    #[arg(long, value_name = "NS", value_parser = within(-1e6, 1e6), allow_negative_numbers = true)]
+    pub clock_step_ns: Option<f64>,
+}
+
+impl ClockFlags {
+    /// Sets the clocks of a scenario; what flags do not say stays as it is.
+    fn apply(&self, scenario: &mut Scenario, rate_hz: f64, frames: u64) {
+        let clocks = &mut scenario.clocks;
+        clocks.frame_interval_s = 1.0 / rate_hz;
+        let Self { clock_offset_ns, clock_drift_ppb, clock_step_ns } = self;
+        clocks.offset_ns = clock_offset_ns.unwrap_or(clocks.offset_ns);
+        clocks.drift_ppb = clock_drift_ppb.unwrap_or(clocks.drift_ppb);
+        if let Some(step_ns) = *clock_step_ns {
+            let node = scenario.irs.len().saturating_sub(1).min(1);
+            clocks.step = Some(ClockStep { node, frame: frames.max(DEFAULT_FRAMES) / 2, step_ns });
+        }
+        let any = clock_offset_ns.or(*clock_drift_ppb).or(*clock_step_ns).is_some();
+        if any && clocks.prior_ns == 0.0 {
+            let step_ns = clock_step_ns.unwrap_or(0.0).abs();
+            clocks.prior_ns = clocks.offset_ns.max(step_ns).max(LEAST_PRIOR_NS);
+        }
+    }
 }
 
 /// The transport of echo frames.
@@ -154,6 +198,8 @@ impl DemoFlags {
             let circle = Motion::named("circle", &scenario.coverage, round_frames);
             scenario.target.motion = circle.unwrap_or(scenario.target.motion);
         }
+        self.clocks.apply(&mut scenario, self.rate, self.frames);
+        scenario.validate()?;
         Ok(scenario)
     }
 
@@ -234,8 +280,9 @@ pub async fn orchestrate(
     };
 
     let mut processes = DemoProcesses { fusion, simulator, nodes, relay };
+    let clocks = ClockScore::new(scenario);
     let outcome = match children.watcher() {
-        Ok(tls) => watch(flags, (grpc, tls.as_ref()), &mut processes, began, &stop).await,
+        Ok(tls) => watch(flags, (grpc, tls.as_ref()), &mut processes, (began, clocks), &stop).await,
         Err(error) => Err(error),
     };
     let (fusion, simulator, nodes, status) = processes.stop().await;
@@ -257,6 +304,7 @@ pub async fn orchestrate(
         fusion: fusion.unwrap_or_else(
             || json!({ "fixes": watched.fixes, "without_fix": watched.without_fix, "unaccounted": null }),
         ),
+        clocks: watched.clocks.as_ref().map(ClockScore::summary),
         simulator: simulator.unwrap_or(Value::Null),
         node_summaries: nodes.into_iter().map(|s| s.unwrap_or(Value::Null)).collect(),
         deaths: watched.deaths,

@@ -28,6 +28,8 @@ pub struct DemoReport {
     /// The verdict on the scenario in words, if there was no fix.
     pub outlook: Option<String>,
     pub fusion: Value,
+    /// Figures of the clocks, where they are not trusted.
+    pub clocks: Option<Value>,
     pub simulator: Value,
     pub node_summaries: Vec<Value>,
     /// Messages about processes that died unexpectedly.
@@ -104,6 +106,9 @@ impl DemoReport {
             object.insert("first_fix_s".into(), json!(self.first_fix_s));
             object.insert("power_dbm".into(), json!(self.power_dbm));
             object.insert("rate_hz".into(), json!(self.rate_hz));
+            if let Some(clocks) = &self.clocks {
+                object.insert("clocks".into(), clocks.clone());
+            }
             object.insert("simulator".into(), self.simulator.clone());
             object.insert("node_summaries".into(), json!(self.node_summaries));
             object.insert("deaths".into(), json!(self.deaths));
@@ -151,6 +156,7 @@ impl DemoReport {
             )),
         )?;
         self.write_axes(out)?;
+        self.write_clocks(out)?;
         self.write_load(out)?;
         writeln!(out)?;
         self.write_latency(out)?;
@@ -175,6 +181,21 @@ impl DemoReport {
         )?;
         let gap = |axis: &str| format!("{axis} {:.2} dB", figure(axis, "gap_db").unwrap_or(f64::NAN));
         writeln!(out, "gap by coordinate: {}", ["x", "y", "z"].map(gap).join(", "))
+    }
+
+    /// What became of clocks that were not trusted.
+    fn write_clocks(&self, out: &mut String) -> std::fmt::Result {
+        let Some(clocks) = &self.clocks else { return Ok(()) };
+        let figure = |key: &str| clocks[key].as_f64().map_or("-".into(), |value| format!("{value:.2}"));
+        writeln!(
+            out,
+            "clocks: converged after {} frames; then offsets off by {} ns rms, NEES {} ({} is expected), gap to known clocks {} dB",
+            clocks["converged_after_frames"].as_u64().map_or("-".into(), |frames| frames.to_string()),
+            figure("offset_rms_ns"),
+            figure("nees"),
+            number(&clocks["nees_expected"]),
+            figure("gap_known_db"),
+        )
     }
 
     fn write_load(&self, out: &mut String) -> std::fmt::Result {
@@ -245,6 +266,7 @@ mod tests {
             rate_hz: 50.0,
             outlook: None,
             fusion,
+            clocks: None,
             simulator: Value::Null,
             node_summaries: Vec::new(),
             deaths: Vec::new(),

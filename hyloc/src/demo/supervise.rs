@@ -23,6 +23,7 @@ use trust::ClientTls;
 
 use super::DemoFlags;
 use super::children::Child;
+use super::clocks::ClockScore;
 use crate::commands::note;
 
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
@@ -40,6 +41,8 @@ pub struct Watched {
     pub fixes: u64,
     pub without_fix: u64,
     pub deaths: Vec<String>,
+    /// None where clocks are trusted.
+    pub clocks: Option<ClockScore>,
 }
 
 impl Watched {
@@ -53,6 +56,9 @@ impl Watched {
             return;
         }
         self.fixes += 1;
+        if let Some(clocks) = &mut self.clocks {
+            clocks.take(fix);
+        }
         self.first_fix_s.get_or_insert_with(|| began.elapsed().as_secs_f64());
     }
 
@@ -112,12 +118,12 @@ pub async fn watch(
     flags: &DemoFlags,
     (grpc, tls): (SocketAddr, Option<&ClientTls>),
     processes: &mut DemoProcesses,
-    began: Instant,
+    (began, clocks): (Instant, Option<ClockScore>),
     stop: &CancellationToken,
 ) -> anyhow::Result<Watched> {
     let bar = progress_bar(flags);
     let mut fixes = open(grpc, tls).await?;
-    let mut watched = Watched::default();
+    let mut watched = Watched { clocks, ..Watched::default() };
     let mut known = vec![false; processes.nodes.len()];
     // One interval for all iterations: it must elapse even if fixes arrive continuously.
     let mut checks = tokio::time::interval(CHECK_INTERVAL);

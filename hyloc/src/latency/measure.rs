@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::judgement::{Judgement, Sample};
 use super::{LatencyFlags, MeasuredCount};
 use crate::commands::note;
-use crate::demo::{DemoFlags, EchoTransport, orchestrate};
+use crate::demo::{ClockFlags, DemoFlags, EchoTransport, orchestrate};
 
 /// Maximum number of rates that are tried.
 const MOST_TRIES: usize = 12;
@@ -85,6 +85,7 @@ async fn attempt(
         tls: flags.tls,
         echo_transport: EchoTransport::default(),
         choices: flags.choices.clone(),
+        clocks: ClockFlags::default(),
         json: false,
     };
     let report = orchestrate(&demo, scenario, stop.clone()).await?;

@@ -103,6 +103,7 @@ fn system(scene: &CrbScene) -> anyhow::Result<System> {
         transmit_power_w: 1.0,
         coherent_frames: 1,
         prior: CrossSectionPrior { median_m2: scene.rcs_m2, deviation_db: 0.0 },
+        clock_prior_s: 0.0,
         base_station_m: Point::zeros(),
         sensor_grid: scene.sensors.into(),
         element_grid: scene.elements.into(),

@@ -4,6 +4,7 @@
 //! the rest of the program uses SI units and radians. The error of [`Scenario::validate`] names the key, the value and
 //! the allowed range.
 
+mod clocks;
 pub mod coordinates;
 mod generate;
 mod motion;
@@ -16,6 +17,7 @@ use crate::panel::{Carrier, ElementGrid, Wavefront};
 use crate::prior::CrossSectionPrior;
 use crate::units::{ratio_from_db, watts_from_dbm};
 
+pub use clocks::{ClockStep, NodeClocks};
 pub use coordinates::Coordinates;
 pub use generate::ring;
 pub use motion::Motion;
@@ -41,6 +43,8 @@ pub struct Scenario {
     pub prior: Prior,
     /// Cross-section and motion of the target.
     pub target: Target,
+    /// Clocks of the nodes; synchronous and trusted by default.
+    pub clocks: NodeClocks,
     /// Deviations from the model of the paper; all off by default.
     pub imperfections: Imperfections,
     /// Placement of the IRSs, 1 to [`crate::MOST_IRS`].
@@ -171,8 +175,6 @@ pub struct Target {
 pub struct Imperfections {
     /// Rms error of the channel estimate behind zero-forcing, relative to the channel: streams leak.
     pub channel_error: f64,
-    /// Standard deviation of the constant clock offset of a node.
-    pub clock_offset_s: f64,
     /// Fluctuation of the radar cross-section.
     pub cross_section: CrossSection,
     /// Whether the echo includes waves that are reflected between two IRSs.
@@ -229,6 +231,7 @@ impl Default for Scenario {
             coverage: Coverage::default(),
             prior: Prior::default(),
             target: Target::default(),
+            clocks: NodeClocks::default(),
             imperfections: Imperfections::default(),
             irs: irs.map(|at| IrsPlacement::facing(at, [0.0; 3])).to_vec(),
         }

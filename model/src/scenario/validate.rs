@@ -45,7 +45,7 @@ impl Scenario {
         self.validate_signal()?;
         self.validate_counts()?;
         within("imperfections.channel_error", self.imperfections.channel_error, 0.0, 10.0)?;
-        within("imperfections.clock_offset_s", self.imperfections.clock_offset_s, 0.0, 1.0)?;
+        self.clocks.validate(self.irs.len())?;
         self.validate_places()?;
         self.validate_streams()?;
         self.validate_work()

@@ -20,6 +20,7 @@ impl SystemParts {
         within("transmit_power_w", self.transmit_power_w, 1e-3, 1e7)?;
         within("prior.median_m2", self.prior.median_m2, 1e-10, 1e10)?;
         within("prior.deviation_db", self.prior.deviation_db, 0.0, 30.0)?;
+        within("clock_prior_s", self.clock_prior_s, 0.0, 1e-3)?;
         count("subcarriers", self.subcarriers)?;
         grid("sensors", self.sensor_grid)?;
         grid("elements", self.element_grid)?;

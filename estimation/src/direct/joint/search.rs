@@ -67,7 +67,10 @@ impl<'a> Search<'a> {
         let lags = match settings.clocks {
             Clocks::Known => None,
             Clocks::Unknown { window_s } => {
-                let spread = spread_rad_s(layout).ok_or(JointError::Unobservable)?;
+                let spread = layout.spread_rad_s();
+                if spread == 0.0 {
+                    return Err(JointError::Unobservable);
+                }
                 Some(Lags::new(layout.frequencies_rad_s(), window_s, LAG_SPACING / spread))
             }
         };
@@ -272,15 +275,4 @@ fn widths_m(likelihood: &JointLikelihood, settings: &JointSettings) -> Option<Ve
         most.iter_mut().zip(&sums).for_each(|(most, sum)| *most = most.max(sum / paths));
     }
     most.iter().all(|m| m.is_finite() && *m > 0.0).then(|| most.iter().map(|m| m.sqrt().recip()).collect())
-}
-
-/// Root mean square width of the subcarriers of the widest IRS.
-fn spread_rad_s(layout: &Layout) -> Option<f64> {
-    let spread = |k: usize| {
-        let own = &layout.frequencies_rad_s()[layout.range(k)];
-        let mean = own.iter().sum::<f64>() / own.len() as f64;
-        (own.iter().map(|w| (w - mean).powi(2)).sum::<f64>() / own.len() as f64).sqrt()
-    };
-    let widest = (0..layout.irs().len()).map(spread).fold(0.0, f64::max);
-    (widest > 0.0).then_some(widest)
 }

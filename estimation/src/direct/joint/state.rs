@@ -1,7 +1,6 @@
 //! The likelihood as a function of the joint state.
 
 use model::Point;
-use model::algebra::unit_phasor;
 use model::units::SPEED_OF_LIGHT_M_S;
 use nalgebra::DVector;
 use num_complex::Complex64;
@@ -76,8 +75,7 @@ impl JointLikelihood<'_> {
         let views = self.positions_m(state).iter().map(|p| self.layout.views(p, expand)).collect();
         let turn = |l: usize| {
             let delay_s = self.offset_m(state, l) / SPEED_OF_LIGHT_M_S;
-            let phasors = self.layout.frequencies_rad_s().iter().map(|w| unit_phasor(-w * delay_s));
-            self.offsets.then(|| phasors.collect())
+            self.offsets.then(|| self.layout.phasors(-delay_s))
         };
         Sight { views, turns: (0..self.nodes()).map(turn).collect() }
     }

@@ -109,8 +109,10 @@ fn imperfect_points() -> Vec<ImperfectPoint> {
         with("leakage", error_db, 60.0, imperfections)
     });
     let clocks = CLOCK_OFFSETS_NS.map(|offset_ns| {
-        let imperfections = Imperfections { clock_offset_s: offset_ns * 1e-9, ..none.clone() };
-        with("clock-offset", offset_ns, 60.0, imperfections)
+        let mut point = with("clock-offset", offset_ns, 60.0, none.clone());
+        // Uniform within plus or minus the root of three deviations.
+        point.scenario.clocks.offset_ns = offset_ns * 3f64.sqrt();
+        point
     });
     let constant = CROSS_SECTION_POWERS_DBM
         .map(|power_dbm| with("constant-cross-section", power_dbm, power_dbm, none.clone()));

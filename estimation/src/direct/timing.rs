@@ -1,0 +1,190 @@
+//! The direct method with clocks that are not trusted: surveys, the search over lags, and the test for a step.
+//!
+//! A prior that is narrow against the resolution in delay only shifts the evidence: the grid sees it at the mean of the prior.
+//! Otherwise every node's offset is maximised on its own at every point of the grid, over lags within [`REACH`] deviations; the
+//! evidence then refers to the best of them. Ascents are over position and offsets together in both cases.
+
+use model::units::SPEED_OF_LIGHT_M_S;
+use nalgebra::DVector;
+
+use super::clocks::{ClockPrior, ClockUpdate, SurveyClocks};
+use super::evidence::Evidence;
+use super::likelihood::{TargetState, Term, terms};
+use super::locate::{DirectLocator, Survey};
+
+/// Spacing of the lags in units of the width of the peak in delay, and largest deviation of a narrow prior in that unit.
+const LAG_SPACING: f64 = 0.35;
+/// Lags are searched within this many standard deviations.
+const REACH: f64 = 4.0;
+/// An innovation above this says that a clock has stepped: five standard deviations.
+const STEPPED: f64 = 25.0;
+/// A node is searched for a step where its paths have less than this share of the energy that the others suggest,
+const WEAK_SHARE: f64 = 0.5;
+/// and that would be at least this much.
+const LEAST_EXPECTED: f64 = 20.0;
+/// Log-likelihood ratio of the best lag to the present offset above which a clock has stepped.
+const BETTER_LAG: f64 = 20.0;
+
+impl DirectLocator {
+    /// Computes the likelihood on the coarse grid where the clocks have this prior; evidence for another system is ignored.
+    pub fn survey_with_clocks(&self, evidence: Evidence, prior: ClockPrior) -> Survey {
+        let count = self.scene.irs_count();
+        let reference_s = DVector::zeros(count);
+        match SurveyClocks::new(prior, reference_s).filter(|clocks| clocks.nodes() == count) {
+            Some(clocks) => self.timed_survey(evidence, clocks),
+            None => self.survey(evidence),
+        }
+    }
+
+    /// The survey of evidence from which the reference of `clocks` was removed.
+    pub(super) fn timed_survey(&self, mut evidence: Evidence, clocks: SurveyClocks) -> Survey {
+        let count = self.scene.irs_count();
+        let prior = clocks.prior;
+        self.retime(&mut evidence, &(prior.mean_s() - clocks.reference_s));
+        let mut reference_s = prior.mean_s().clone();
+        let mut lags_m = Vec::new();
+        let mut profile = None;
+        if (0..count).any(|l| prior.deviation_s(l) > self.narrow_s()) {
+            let (total, mut found_m) = self.lag_map(&evidence, &prior);
+            let best = (0..total.len()).max_by(|&a, &b| total[a].total_cmp(&total[b]));
+            if let Some(best_m) = best.map(|point| found_m[point].clone()) {
+                let best_s = &best_m / SPEED_OF_LIGHT_M_S;
+                self.retime(&mut evidence, &best_s);
+                reference_s += best_s;
+                found_m.iter_mut().for_each(|lags_m| *lags_m -= &best_m);
+            }
+            (lags_m, profile) = (found_m, Some(total));
+        }
+        let mut survey = self.survey(evidence);
+        if let Some(total) = profile {
+            survey.values.total = total;
+        }
+        survey.clocks = SurveyClocks::new(prior, reference_s);
+        if let Some(clocks) = &mut survey.clocks {
+            clocks.lags_m = lags_m;
+        }
+        survey
+    }
+
+    /// Removes clock offsets from evidence.
+    fn retime(&self, evidence: &mut Evidence, offsets_s: &DVector<f64>) {
+        for (l, &offset_s) in offsets_s.iter().enumerate().filter(|(_, offset_s)| **offset_s != 0.0) {
+            evidence.nodes[l].retime(offset_s, &self.scene.layout().phasors(offset_s));
+        }
+    }
+
+    /// Largest standard deviation of a narrow prior.
+    fn narrow_s(&self) -> f64 {
+        LAG_SPACING / self.spread_rad_s
+    }
+
+    /// Offsets of a node that are tried, about its mean.
+    fn lags_s(&self, deviation_s: f64) -> Vec<f64> {
+        if deviation_s <= self.narrow_s() {
+            return vec![0.0];
+        }
+        let reach = (REACH * deviation_s / self.narrow_s()).ceil() as i64;
+        (-reach..=reach).map(|i| i as f64 * self.narrow_s()).collect()
+    }
+
+    /// Per point: the likelihood and prior with the best lag of every node, and these lags in metres.
+    fn lag_map(&self, evidence: &Evidence, prior: &ClockPrior) -> (Vec<f64>, Vec<DVector<f64>>) {
+        let (count, points) = (self.scene.irs_count(), self.grid.points());
+        let mut total = vec![0.0; points];
+        let mut lags_m = vec![DVector::zeros(count); points];
+        let mut own = vec![0.0; points];
+        for (l, node) in evidence.nodes.iter().enumerate() {
+            let deviation_s = prior.deviation_s(l);
+            let mut best = vec![f64::NEG_INFINITY; points];
+            for lag_s in self.lags_s(deviation_s) {
+                own.fill(-0.5 * (lag_s / deviation_s).powi(2));
+                let mut tried = node.clone();
+                tried.retime(lag_s, &self.scene.layout().phasors(lag_s));
+                self.grid.each_value(&self.scene, l, &tried, |point, _, value| own[point] += value);
+                for (point, (value, best)) in own.iter().zip(&mut best).enumerate() {
+                    if *value > *best {
+                        *best = *value;
+                        lags_m[point][l] = lag_s * SPEED_OF_LIGHT_M_S;
+                    }
+                }
+            }
+            total.iter_mut().zip(&best).for_each(|(total, best)| *total += best);
+        }
+        (total, lags_m)
+    }
+
+    /// The node whose clock most probably has stepped, if one has: its offset contradicts its prior, or its echoes are found at
+    /// another lag.
+    pub(super) fn stepped(&self, survey: &Survey, state: TargetState, update: &ClockUpdate) -> Option<usize> {
+        let widest_s = self.system().clock_prior_s;
+        let narrow = |l: &usize| update.prior.deviation_s(*l) < 0.5 * widest_s;
+        let count = self.scene.irs_count();
+        let shifted = (0..count).filter(narrow).map(|l| (l, update.innovation(l)));
+        let shifted = shifted.filter(|(_, innovation)| *innovation > STEPPED);
+        shifted.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(l, _)| l).or_else(|| {
+            let suspects = update.weak.iter().copied().filter(|l| narrow(l));
+            let gains = suspects.map(|l| (l, self.gain_of_lag(survey, l, state)));
+            let gains = gains.filter(|(_, gain)| *gain > BETTER_LAG);
+            gains.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(l, _)| l)
+        })
+    }
+
+    /// Log-likelihood ratio of the best lag of node `l` to its present offset, with the target where it is.
+    fn gain_of_lag(&self, survey: &Survey, l: usize, state: TargetState) -> f64 {
+        let mut alone = survey.evidence.clone();
+        (0..alone.nodes.len()).filter(|&other| other != l).for_each(|other| alone.nodes[other].clear());
+        let mut views = Vec::new();
+        let mut offsets_m = state.offsets_m.to_vec();
+        let mut value = |lag_m: f64| -> f64 {
+            offsets_m[l] = state.offsets_m[l] + lag_m;
+            let tried = TargetState { offsets_m: &offsets_m, ..state };
+            terms(&self.scene, &alone, tried, false, &mut views).iter().map(Term::value).sum()
+        };
+        let present = value(0.0);
+        let lags = self.lags_s(self.system().clock_prior_s);
+        let best = lags.iter().map(|lag_s| value(lag_s * SPEED_OF_LIGHT_M_S)).fold(present, f64::max);
+        best - present
+    }
+
+    /// The survey with the clock of a node as unknown as at the beginning.
+    pub(super) fn with_unknown_clock(&self, survey: &Survey, l: usize) -> Option<Survey> {
+        let clocks = survey.clocks.as_ref()?;
+        let prior = clocks.prior.widened(l, self.system().clock_prior_s);
+        let clocks = SurveyClocks::new(prior, clocks.reference_s.clone())?;
+        Some(self.timed_survey(survey.evidence.clone(), clocks))
+    }
+
+    /// Nodes whose offset is at the edge of the window that was searched.
+    pub(super) fn at_edge(&self, update: &ClockUpdate) -> Vec<usize> {
+        let past = |l: &usize| {
+            let deviation_s = update.prior.deviation_s(*l);
+            let from_mean_s = update.posterior.mean_s()[*l] - update.prior.mean_s()[*l];
+            deviation_s > self.narrow_s() && from_mean_s.abs() > REACH * deviation_s - self.narrow_s()
+        };
+        (0..self.scene.irs_count()).filter(past).collect()
+    }
+
+    /// Sizes of the offsets for the probability of a false alarm: what a normal prior is worth as an interval, in units of
+    /// the roughness of the field.
+    pub(super) fn offset_sizes(&self, clocks: Option<&SurveyClocks>) -> Vec<f64> {
+        let Some(clocks) = clocks else { return Vec::new() };
+        let count = self.scene.irs_count();
+        // The paths of one node are one of K of all paths.
+        let roughness = self.spread_rad_s / (count as f64).sqrt();
+        let size = |l: usize| std::f64::consts::TAU.sqrt() * clocks.prior.deviation_s(l) * roughness;
+        (0..count).map(size).collect()
+    }
+}
+
+/// Whether the paths of a node are much weaker than those of the others suggest.
+pub(super) fn is_too_weak(here: &[Term], l: usize) -> bool {
+    let sums = |own: bool| {
+        let fitted = here.iter().filter(|term| (term.sensor == l) == own);
+        fitted
+            .filter_map(|term| Some((term.value(), term.unit_snr?)))
+            .fold((0.0, 0.0), |(energy, snr), (value, unit)| (energy + value, snr + unit))
+    };
+    let ((energy, snr), (other_energy, other_snr)) = (sums(true), sums(false));
+    let expected = if other_snr > 0.0 { other_energy / other_snr * snr } else { 0.0 };
+    expected > LEAST_EXPECTED && energy < WEAK_SHARE * expected
+}
