@@ -232,10 +232,10 @@ mod tests {
         let error_s = |filter: &ClockFilter, l: usize, truth: &DVector<f64>| {
             (filter.estimate(l).unwrap().offset_s - truth[l]).abs()
         };
-        for l in 0..3 {
+        for (l, before) in before.iter().enumerate() {
             let now = filter.estimate(l).unwrap();
             assert!(error_s(&filter, l, &after) < 4.0 * now.deviation_s, "{l}: {now:?}");
-            let widened = now.deviation_s > 2.0 * before[l].deviation_s;
+            let widened = now.deviation_s > 2.0 * before.deviation_s;
             assert_eq!(widened, l == 1, "{now:?}");
         }
         filter.restart(0);

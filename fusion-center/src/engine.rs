@@ -288,10 +288,10 @@ impl Engine {
         let (Some(clocks), Some(update)) = (&self.clocks, &solved.clocks) else { return };
         let mut filter = locked(clocks);
         filter.update(seconds(first_ns), update);
-        for node in update.stepped.iter().copied() {
+        for node in &update.stepped {
             telemetry::warn_limited!(node, frame = solved.record.frame, "the clock of a node has stepped");
         }
-        for node in update.at_edge.iter().copied() {
+        for node in &update.at_edge {
             telemetry::warn_limited!(
                 node,
                 frame = solved.record.frame,

@@ -59,7 +59,11 @@ impl FusionOptions {
         self.tls.check(&self.listens())?;
         self.identity()?;
         let site = self.scenario.load_site()?;
-        match (self.method.method, site.beyond_the_plane()) {
+        if self.method.batch_frames > 1 && site.clock_prior_s > 0.0 {
+            let reason = "batch_frames must be 1 where clocks are not trusted (clocks.prior_ns above 0)";
+            return Err(SettingsError::Options(reason.into()));
+        }
+        match (self.method.method, site.needs_direct()) {
             (Method::ThreeStage, Some(reason)) => {
                 Err(SettingsError::Options(FuserError::ThreeStage(reason).to_string()))
             }

@@ -181,7 +181,7 @@ async fn serve(
         precision = payload.precision.name(),
         "nodes are asked to send"
     );
-    if let Some(reason) = site.system.beyond_the_plane() {
+    if let Some(reason) = site.system.needs_direct() {
         tracing::info!("fixes are located directly: {reason}");
     }
     if solver.lacks_direct() {

@@ -231,6 +231,12 @@ impl System {
         self.coverage.axes()
     }
 
+    /// Why the three-stage method of the paper does not hold, if so: [`Self::beyond_the_plane`], or clocks that are not trusted.
+    pub fn needs_direct(&self) -> Option<&'static str> {
+        let clocks = (self.clock_prior_s > 0.0).then_some("the clocks of the nodes are not trusted");
+        self.beyond_the_plane().or(clocks)
+    }
+
     /// Why the angles of the paper do not describe this site: they are those of plane waves at line arrays in the plane of
     /// the targets. None where they do.
     pub fn beyond_the_plane(&self) -> Option<&'static str> {

@@ -32,7 +32,7 @@ pub struct Fuser {
 impl Fuser {
     /// The fuser of a system. With [`Method::Auto`] only the three-stage method is used where the coverage area is too large
     /// for the direct one; see [`Self::has_direct`]. Where the method of the paper does not hold, [`Method::Auto`] becomes
-    /// [`Method::Direct`], and [`Method::ThreeStage`] is refused; see [`System::beyond_the_plane`].
+    /// [`Method::Direct`], and [`Method::ThreeStage`] is refused; see [`System::needs_direct`].
     pub fn new(system: System, mut settings: FusionSettings) -> Result<Self, FuserError> {
         let count = system.irs_count();
         let filters =
@@ -41,10 +41,7 @@ impl Fuser {
         let area =
             CoverageArea { min_m: corner(system.coverage.min_m), max_m: corner(system.coverage.max_m) };
         settings.locate.coverage.get_or_insert(area);
-        let reason = system
-            .beyond_the_plane()
-            .or_else(|| (system.clock_prior_s > 0.0).then_some("the clocks of the nodes are not trusted"));
-        settings.method = match (settings.method, reason) {
+        settings.method = match (settings.method, system.needs_direct()) {
             (Method::ThreeStage, Some(reason)) => return Err(FuserError::ThreeStage(reason)),
             (Method::Auto, Some(_)) => Method::Direct,
             (method, _) => method,

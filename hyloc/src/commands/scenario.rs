@@ -28,6 +28,7 @@ struct ScenarioSummary {
     irs: Vec<IrsSummary>,
     path_snr_db: Vec<Vec<f64>>,
     bound_rms_m: Vec<SchemeSummary>,
+    clocks: ClockBounds,
     warnings: Vec<String>,
     verdict: ScenarioVerdict,
 }
@@ -47,6 +48,19 @@ struct IrsSummary {
     subcarriers: usize,
     effective_rank: usize,
     rank_case: u8,
+}
+
+/// Standard deviation of a clock offset of which nothing is known.
+const UNKNOWN_S: f64 = 1e-6;
+
+/// The exact bound on the position with what is known about the clocks.
+#[derive(Debug, Serialize)]
+struct ClockBounds {
+    trusted_rms_m: Option<f64>,
+    /// With the offsets of all clocks unknown, from one frame.
+    unknown_rms_m: Option<f64>,
+    /// The same in the tenth frame with constant offsets.
+    after_10_frames_rms_m: Option<f64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -116,6 +130,7 @@ fn summarise(
             })
             .collect(),
         bound_rms_m: bounds(system, single, centre, rcs_m2),
+        clocks: clock_bounds(system, centre, rcs_m2),
         warnings: system.warnings().into_iter().chain(system.near_field_warning()).collect(),
         verdict,
     }
@@ -164,6 +179,18 @@ fn bounds(system: &System, single: Option<&System>, target: Point, rcs_m2: f64) 
     ];
     rows.extend(single.map(|system| row("single IRS", system, Scheme::Hybrid)));
     rows
+}
+
+/// The exact bound with what is known about the clocks; an offset of which nothing is known is as wide as a microsecond.
+fn clock_bounds(system: &System, target: Point, rcs_m2: f64) -> ClockBounds {
+    let information = Information::new(system, target, rcs_m2, Gain::Unknown);
+    let prior_s = if system.clock_prior_s > 0.0 { system.clock_prior_s } else { UNKNOWN_S };
+    let after = |frames| Some(information.position_crb_after_m2(frames, prior_s).ok()?.trace().sqrt());
+    ClockBounds {
+        trusted_rms_m: information.position_crb_m2(Scheme::Hybrid).ok().map(|bound| bound.trace().sqrt()),
+        unknown_rms_m: after(1),
+        after_10_frames_rms_m: after(10),
+    }
 }
 
 fn table(summary: &ScenarioSummary) -> String {
@@ -222,6 +249,15 @@ fn write_table(out: &mut String, s: &ScenarioSummary) -> std::fmt::Result {
             write!(out, "  {} {}", show(row.exact_horizontal), show(row.exact_vertical))?;
         }
         writeln!(out)?;
+    }
+    let clocks = [
+        ("trusted", s.clocks.trusted_rms_m),
+        ("unknown, one frame", s.clocks.unknown_rms_m),
+        ("unknown, 10 frames", s.clocks.after_10_frames_rms_m),
+    ];
+    writeln!(out, "\nClocks of the nodes        exact")?;
+    for (name, bound) in clocks {
+        writeln!(out, "  {name:<20} {}", bound.map_or("       -".into(), |v| format!("{v:8.4}")))?;
     }
     for warning in &s.warnings {
         writeln!(out, "\nwarning: {warning}")?;
