@@ -296,6 +296,11 @@ fn little_data_falls_back_to_the_prior() {
     let clocks = fix.clocks.unwrap();
     assert!(clocks.posterior.deviation_s(0) < 5e-9 && clocks.posterior.deviation_s(1) < 5e-9);
     assert!((clocks.posterior.deviation_s(2) / (PRIOR_NS * 1e-9) - 1.0).abs() < 1e-6);
+    // A clock that may be anywhere is searched within the ambiguity of the waveform, and one without paths not at all.
+    let anywhere = DMatrix::from_diagonal(&DVector::from_row_slice(&[1e-14, 1e-14, 1e2]));
+    let prior = ClockPrior::new(DVector::zeros(3), anywhere).unwrap();
+    assert!(scene.fuser.fuse_observed(&part, Some(&prior), |_| {}).is_ok());
+    assert!(scene.fuser.fuse_observed(&whole, Some(&prior), |_| {}).is_ok());
     let scene = Scene::new(&scenario(2), PayloadKind::Parameters);
     let error_s = DVector::from_row_slice(&[0.2e-9, -0.3e-9, 0.1e-9]);
     let prior = ClockPrior::new(scene.offsets_s(0) + error_s, DMatrix::identity(3, 3) * 0.1e-18).unwrap();

@@ -8,7 +8,7 @@ use model::units::SPEED_OF_LIGHT_M_S;
 use nalgebra::DVector;
 
 use super::clocks::{ClockPrior, ClockUpdate, SurveyClocks};
-use super::evidence::Evidence;
+use super::evidence::{Evidence, NodeEvidence, PathEvidence};
 use super::likelihood::{TargetState, Term, terms};
 use super::locate::{DirectLocator, Survey};
 
@@ -83,7 +83,10 @@ impl DirectLocator {
         if deviation_s <= self.narrow_s() {
             return vec![0.0];
         }
-        let reach = (REACH * deviation_s / self.narrow_s()).ceil() as i64;
+        // The clock of a node that has been away for long may be anywhere; beyond half a period delays are ambiguous.
+        let reach_s =
+            (REACH * deviation_s).min(0.5 * self.system().subcarriers as f64 / self.system().bandwidth_hz);
+        let reach = (reach_s / self.narrow_s()).ceil() as i64;
         (-reach..=reach).map(|i| i as f64 * self.narrow_s()).collect()
     }
 
@@ -93,7 +96,9 @@ impl DirectLocator {
         let mut total = vec![0.0; points];
         let mut lags_m = vec![DVector::zeros(count); points];
         let mut own = vec![0.0; points];
-        for (l, node) in evidence.nodes.iter().enumerate() {
+        let reporting =
+            |(_, node): &(usize, &NodeEvidence)| node.paths.iter().any(|path| *path != PathEvidence::Missing);
+        for (l, node) in evidence.nodes.iter().enumerate().filter(reporting) {
             let deviation_s = prior.deviation_s(l);
             let mut best = vec![f64::NEG_INFINITY; points];
             for lag_s in self.lags_s(deviation_s) {
