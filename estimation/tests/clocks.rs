@@ -5,7 +5,9 @@
 use hyloc_estimation::clock_filter::{ClockFilter, ClockFilterSettings};
 use hyloc_estimation::delay::DelayEstimator;
 use hyloc_estimation::direct::ClockPrior;
-use hyloc_estimation::fusion::{FrameBlocks, FusedFix, Fuser, FusionSettings, Method, PayloadKind};
+use hyloc_estimation::fusion::{
+    FixMethod, FrameBlocks, FusedFix, Fuser, FusionSettings, Method, PayloadKind,
+};
 use model::scenario::ClockStep;
 use model::units::{SPEED_OF_LIGHT_M_S, db_from_ratio};
 use model::{EchoSource, Gain, Information, Scenario, Scheme, Score};
@@ -152,6 +154,33 @@ fn a_frame_with_filtered_clocks_is_near_the_bound_of_known_ones() {
     println!("filtered: {gap_db:.2} dB, {gross:.3} gross, NEES {nees:.2}, offsets {offset_nees:.2}");
     assert!(gap_db < 0.6 && gross == 0.0, "{gap_db} {gross}");
     assert!((nees - 2.0).abs() < 0.35 && (offset_nees - 3.0).abs() < 0.45, "{nees} {offset_nees}");
+}
+
+/// Three stages take what is known as corrections: from offsets known to 0.2 ns each, near the bound; from those of the direct
+/// method, the same clocks.
+#[test]
+fn three_stages_take_the_offsets_as_corrections() {
+    let (mut squared_m2, mut bound_m2) = (0.0, 0.0);
+    for seed in 0..60 {
+        let scene = Scene::new(&scenario(seed), PayloadKind::Block);
+        let settings = FusionSettings { method: Method::ThreeStage, ..FusionSettings::default() };
+        let staged = Fuser::new(scene.source.system().clone(), settings).unwrap();
+        let mut draws = model::random::stream(seed, model::random::Purpose::Study, [8, 0]);
+        let error_s = DVector::from_fn(3, |_, _| 0.2e-9 * model::random::complex_normal(&mut draws, 2.0).re);
+        let prior =
+            ClockPrior::new(scene.offsets_s(0) + error_s, DMatrix::identity(3, 3) * 0.04e-18).unwrap();
+        let blocks = scene.timed_blocks(0, Some(&prior));
+        let Ok(fix) = staged.fuse_observed(&blocks, Some(&prior), |_| {}) else { continue };
+        assert_eq!(fix.method, FixMethod::ThreeStage);
+        let update = fix.clocks.expect("the direct method tells the clocks");
+        let direct = scene.fuser.fuse_observed(&blocks, Some(&prior), |_| {}).unwrap();
+        assert_eq!(Some(update), direct.clocks);
+        squared_m2 += (fix.position_m - scene.source.target_m(0)).norm_squared().min(1.0);
+        bound_m2 += scene.information(0).position_crb_m2(Scheme::Hybrid).unwrap().trace();
+    }
+    let gap_db = db_from_ratio(squared_m2 / bound_m2);
+    println!("three stages: {gap_db:.2} dB above the bound of known clocks");
+    assert!(gap_db < 2.0, "{gap_db}");
 }
 
 /// A frame of a run through the filter.

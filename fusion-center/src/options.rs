@@ -63,7 +63,7 @@ impl FusionOptions {
             let reason = "batch_frames must be 1 where clocks are not trusted (clocks.prior_ns above 0)";
             return Err(SettingsError::Options(reason.into()));
         }
-        match (self.method.method, site.needs_direct()) {
+        match (self.method.method, site.beyond_the_plane()) {
             (Method::ThreeStage, Some(reason)) => {
                 Err(SettingsError::Options(FuserError::ThreeStage(reason).to_string()))
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use estimation::fusion::Estimator;
+use estimation::fusion::{Estimator, Method};
 use model::System;
 use proto::secret::secret;
 use proto::site::SharedSite;
@@ -181,7 +181,7 @@ async fn serve(
         precision = payload.precision.name(),
         "nodes are asked to send"
     );
-    if let Some(reason) = site.system.needs_direct() {
+    if let Some(reason) = site.system.needs_direct().filter(|_| options.method.method != Method::ThreeStage) {
         tracing::info!("fixes are located directly: {reason}");
     }
     if solver.lacks_direct() {

@@ -231,7 +231,8 @@ impl System {
         self.coverage.axes()
     }
 
-    /// Why the three-stage method of the paper does not hold, if so: [`Self::beyond_the_plane`], or clocks that are not trusted.
+    /// Why fixes are better located directly than by the three-stage method of the paper, if so: [`Self::beyond_the_plane`], or
+    /// clocks that are not trusted.
     pub fn needs_direct(&self) -> Option<&'static str> {
         let clocks = (self.clock_prior_s > 0.0).then_some("the clocks of the nodes are not trusted");
         self.beyond_the_plane().or(clocks)

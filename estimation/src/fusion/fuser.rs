@@ -32,7 +32,8 @@ pub struct Fuser {
 impl Fuser {
     /// The fuser of a system. With [`Method::Auto`] only the three-stage method is used where the coverage area is too large
     /// for the direct one; see [`Self::has_direct`]. Where the method of the paper does not hold, [`Method::Auto`] becomes
-    /// [`Method::Direct`], and [`Method::ThreeStage`] is refused; see [`System::needs_direct`].
+    /// [`Method::Direct`]; see [`System::needs_direct`]. [`Method::ThreeStage`] is refused beyond the plane, and takes what
+    /// is known about clocks that are not trusted as corrections.
     pub fn new(system: System, mut settings: FusionSettings) -> Result<Self, FuserError> {
         let count = system.irs_count();
         let filters =
@@ -41,15 +42,16 @@ impl Fuser {
         let area =
             CoverageArea { min_m: corner(system.coverage.min_m), max_m: corner(system.coverage.max_m) };
         settings.locate.coverage.get_or_insert(area);
-        settings.method = match (settings.method, system.needs_direct()) {
+        settings.method = match (settings.method, system.beyond_the_plane()) {
             (Method::ThreeStage, Some(reason)) => return Err(FuserError::ThreeStage(reason)),
-            (Method::Auto, Some(_)) => Method::Direct,
+            (Method::Auto, _) if system.needs_direct().is_some() => Method::Direct,
             (method, _) => method,
         };
         let direct = match settings.method {
-            Method::ThreeStage => None,
+            // Three stages take the offsets of clocks as they are; the direct method estimates them.
+            Method::ThreeStage if system.clock_prior_s == 0.0 => None,
             Method::Direct => Some(DirectLocator::new(&system, settings.direct)?),
-            Method::Auto => DirectLocator::new(&system, settings.direct).ok(),
+            Method::ThreeStage | Method::Auto => DirectLocator::new(&system, settings.direct).ok(),
         };
         let windows_s = (0..count)
             .map(|l| (0..count).map(|k| Ok(searched_delays(&system, l, k, 0.0)?.width_s())).collect())
@@ -95,19 +97,28 @@ impl Fuser {
             angles_done(None);
             return Ok(direct_fix(self.locate_directly(frame, clocks)?, None));
         }
+        let prior = self.clock_prior(clocks);
         let expansions = self.expansions(frame);
         let angles = self.angles(frame, &expansions);
         angles_done(angles.as_ref().ok().and_then(Option::as_ref));
         let staged = angles.and_then(|angles| {
-            let measurements =
-                measurements(&self.system, &self.filters, frame, &expansions, angles.as_ref())?;
+            let measurements = measurements(
+                &self.system,
+                &self.filters,
+                frame,
+                &expansions,
+                angles.as_ref(),
+                prior.as_ref(),
+            )?;
             let fix = locate(&measurements, &self.settings.locate)?;
             Ok(ThreeStageFix { fix, measurements })
         });
         // A strong path determines a delay by itself.
         let strong = frame.present().all(|(_, _, path)| path.snr >= self.settings.safe_snr);
-        if self.direct.is_none() || strong && is_sound(&staged) {
-            return staged.map(|staged| self.three_stage_fix(staged));
+        let three_stages = self.settings.method == Method::ThreeStage;
+        if three_stages || self.direct.is_none() || strong && is_sound(&staged) {
+            let update = prior.and_then(|prior| self.locate_directly(frame, Some(&prior)).ok()?.clocks);
+            return staged.map(|staged| FusedFix { clocks: update, ..self.three_stage_fix(staged) });
         }
         match self.locate_directly(frame, None) {
             Ok(direct) => Ok(direct_fix(direct, staged.ok())),
@@ -163,13 +174,19 @@ impl Fuser {
         clocks: Option<&ClockPrior>,
     ) -> Survey {
         let evidence = self.evidence(direct, frame);
-        let (count, deviation_s) = (self.system.irs_count(), self.system.clock_prior_s);
-        let prior = || clocks.cloned().or_else(|| ClockPrior::independent(count, deviation_s).ok());
-        // Trusted clocks have no deviation.
-        match (deviation_s > 0.0).then(prior).flatten() {
+        match self.clock_prior(clocks) {
             Some(prior) => direct.survey_with_clocks(evidence, prior),
             None => direct.survey(evidence),
         }
+    }
+
+    /// What is known about the clocks, by default what the system says; none where they are trusted.
+    fn clock_prior(&self, known: Option<&ClockPrior>) -> Option<ClockPrior> {
+        let (count, deviation_s) = (self.system.irs_count(), self.system.clock_prior_s);
+        let fits = |prior: &&ClockPrior| prior.mean_s().len() == count;
+        let prior =
+            || known.filter(fits).cloned().or_else(|| ClockPrior::independent(count, deviation_s).ok());
+        (deviation_s > 0.0).then(prior).flatten()
     }
 
     /// A fix from several frames, given with their numbers: the position of the target in the last of them.

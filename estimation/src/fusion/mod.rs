@@ -123,7 +123,7 @@ pub enum FuserError {
     #[error(transparent)]
     TooLarge(#[from] TooLarge),
     #[error(
-        "the three-stage method holds for plane waves at line arrays in the plane of the targets and for trusted clocks, and {0}: use the direct method"
+        "the three-stage method holds for plane waves at line arrays in the plane of the targets, and {0}: use the direct method"
     )]
     ThreeStage(&'static str),
 }

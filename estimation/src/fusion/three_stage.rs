@@ -5,12 +5,13 @@ use model::{CVector, System};
 use super::FrameBlocks;
 use crate::angles::AngleEstimate;
 use crate::delay::{BlockExpansion, MatchedFilter, coherent_refinement};
+use crate::direct::ClockPrior;
 use crate::location::{Bearing, CascadeDelay, MeasurementError, Measurements};
 
 /// Blocks with their derivatives, `[l][k]`; none where no block was received.
 pub(super) type Expansions = Vec<Vec<Option<BlockExpansion>>>;
 
-/// Delays, refined where block and angles are known, and bearings from the joint angles where there are any, otherwise from
+/// Delays, refined where block and angles are known, corrected by the offsets of the clocks where these are not trusted, and bearings from the joint angles where there are any, otherwise from
 /// the AOA that the node reports.
 pub(super) fn measurements(
     system: &System,
@@ -18,6 +19,7 @@ pub(super) fn measurements(
     frame: &FrameBlocks,
     expansions: &Expansions,
     angles: Option<&AngleEstimate>,
+    clocks: Option<&ClockPrior>,
 ) -> Result<Measurements, MeasurementError> {
     let count = system.irs_count();
     let sensors = system.sensor_array();
@@ -42,7 +44,15 @@ pub(super) fn measurements(
             variance_s2: refined.delay_variance_s2,
         }))
     });
-    let delays: Vec<Option<CascadeDelay>> = delays.collect();
+    let corrected = |(path, delay): (usize, Option<CascadeDelay>)| {
+        let (delay, Some(clocks)) = (delay?, clocks) else { return delay };
+        let l = path / count;
+        Some(CascadeDelay {
+            delay_s: delay.delay_s - clocks.mean_s()[l],
+            variance_s2: delay.variance_s2 + clocks.covariance_s2()[(l, l)],
+        })
+    };
+    let delays: Vec<Option<CascadeDelay>> = delays.enumerate().map(corrected).collect();
     let bearings = (0..count).map(|k| {
         let joint = angles.and_then(|angles| {
             let irs = &angles.irs[k];
