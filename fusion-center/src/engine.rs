@@ -76,7 +76,7 @@ pub struct EngineSettings {
     #[arg(long = "solver-delay-ms", id = "solver_delay_ms", value_name = "MS", default_value = "0",
           value_parser = check::milliseconds(0), hide_short_help = true)]
     pub solver_delay: Duration,
-    /// Largest drift that clocks are assumed to have where they are not trusted: standard deviation, parts per billion.
+    /// Drift that clocks are assumed to have where they are not trusted: standard deviation, parts per billion.
     #[arg(long, value_name = "PPB", default_value = "100", value_parser = within::<f64>(0.0, 1e6))]
     pub clock_drift_ppb: f64,
     /// Wander that clocks are assumed to have where they are not trusted: standard deviation after one second.

@@ -10,6 +10,9 @@ const CONVERGED: f64 = 2.0;
 /// which is the median over the fixes of this last share.
 const LAST_SHARE: f64 = 0.25;
 
+/// Fixes that are kept; the older half is dropped beyond.
+const MOST_FIXES: usize = 100_000;
+
 /// Offsets in nanoseconds that fixes have told, and the error of their positions.
 #[derive(Debug)]
 pub struct ClockScore {
@@ -40,6 +43,10 @@ impl ClockScore {
         let count = fix.clocks.len();
         if count == 0 {
             return;
+        }
+        // A demo may continue for days.
+        if self.fixes.len() == MOST_FIXES {
+            self.fixes.drain(..MOST_FIXES / 2);
         }
         let error_ns = DVector::from_fn(count, |l, _| {
             (fix.clocks[l].offset_s - self.truth.offset_s(l, fix.frame)) * 1e9
