@@ -136,11 +136,11 @@ fn make(flags: &FigureFlags, figures: &[Figure], store: &mut FigureStore) -> any
 }
 
 fn drawing(figure: Figure, rows: &[Row]) -> anyhow::Result<Drawing> {
-    let svg = svg(figure, rows);
-    let png = plot::to_png(&svg)?;
-    Ok(Drawing { svg, png })
+    let plot = layouts::plot(figure, rows);
+    Ok(Drawing { svg: plot::to_svg(&plot), png: plot::to_png(&plot)? })
 }
 
+/// The figure that these rows make.
 pub fn svg(figure: Figure, rows: &[Row]) -> String {
     plot::to_svg(&layouts::plot(figure, rows))
 }

@@ -1,7 +1,7 @@
 //! Latency against the number of IRSs. Each curve is the sum of the stages up to it; the gaps are the stages.
 
 use super::MeasuredCount;
-use crate::figures::plot::{Axis, Marker, Plot, PlotPanel, Scale, Series, Style, to_svg};
+use crate::figures::plot::{Axis, Marker, Plot, PlotPanel, Scale, Series, Style};
 use crate::figures::statistics::Estimate;
 
 /// Consecutive stages between the intended send time and the fix.
@@ -14,7 +14,7 @@ const STACK: [(&str, &str, Marker); 6] = [
     ("locate", "#c44e52", Marker::OpenSquare),
 ];
 
-pub fn svg(all: &[MeasuredCount]) -> String {
+pub fn plot(all: &[MeasuredCount]) -> Plot {
     let panel = |heading: &str, value: fn(&MeasuredCount, &str) -> f64| PlotPanel {
         heading: heading.into(),
         x: Axis::new("number of IRSs", Scale::Log)
@@ -22,14 +22,14 @@ pub fn svg(all: &[MeasuredCount]) -> String {
         y: Axis::new("latency, stages summed (ms)", Scale::Log),
         series: series(all, value),
     };
-    to_svg(&Plot {
+    Plot {
         id: "latency".into(),
         description: "Latency of the stages of a fix, stacked, against the number of IRSs".into(),
         panels: vec![
             panel("median", |measured, stage| measured.quantiles(stage).p50),
             panel("99 %", |measured, stage| measured.quantiles(stage).p99),
         ],
-    })
+    }
 }
 
 fn series(all: &[MeasuredCount], value: fn(&MeasuredCount, &str) -> f64) -> Vec<Series> {

@@ -8,7 +8,7 @@ use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 
 use super::{MeasuredCount, plot};
 use crate::commands::{write_file, written};
-use crate::figures::plot::to_png;
+use crate::figures::plot::{to_png, to_svg};
 use crate::figures::statistics::{Estimate, slope};
 
 const HEADER: &str = "irs,rate_hz,stage,p50_ms,p90_ms,p99_ms,p999_ms,max_ms,n,\
@@ -49,9 +49,9 @@ fn write_markdown(out: &mut String, all: &[MeasuredCount]) -> std::fmt::Result {
 pub fn write(directory: &Path, all: &[MeasuredCount]) -> anyhow::Result<()> {
     let put = |name: &str, bytes: &[u8]| write_file(&directory.join(name), bytes);
     put("latency.csv", csv(all).as_bytes())?;
-    let svg = plot::svg(all);
-    put("latency.svg", svg.as_bytes())?;
-    put("latency.png", &to_png(&svg)?)?;
+    let plot = plot::plot(all);
+    put("latency.svg", to_svg(&plot).as_bytes())?;
+    put("latency.png", &to_png(&plot)?)?;
     put("latency.md", format!("{}\n", markdown(all)).as_bytes())?;
     for measured in all {
         for (stage, histogram) in measured.stages.iter() {

@@ -3,6 +3,7 @@
 use std::fmt::{self, Write};
 
 use super::axis::{Fitted, TickLabel};
+use super::letters::{Anchor, Lettering, Letters};
 use super::{Marker, Plot, PlotPanel, Series, Style};
 
 const PANEL_WIDTH: f64 = 400.0;
@@ -16,16 +17,23 @@ const LEGEND_KEY: f64 = 38.0;
 /// Width of a letter of the legend, generous enough for any sans-serif.
 const LETTER: f64 = 7.2;
 const FONT: &str = "DejaVu Sans, Verdana, Arial, Helvetica, sans-serif";
+/// Size of headings and of the labels of axes.
+const LABEL_SIZE: f64 = 13.0;
 
 /// The plot as a complete SVG document.
 pub fn to_svg(plot: &Plot) -> String {
+    to_svg_with(plot, Letters::Text)
+}
+
+/// The plot as a complete SVG document, with text or outlines.
+pub fn to_svg_with(plot: &Plot, letters: Letters) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.
-    let _ = write_plot(&mut out, plot);
+    let _ = write_plot(&mut out, plot, letters);
     out
 }
 
-fn write_plot(out: &mut String, plot: &Plot) -> fmt::Result {
+fn write_plot(out: &mut String, plot: &Plot, letters: Letters) -> fmt::Result {
     let legend = legend_of(plot);
     let longest = legend.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
     let legend_width = LEGEND_KEY + LETTER * longest as f64 + 16.0;
@@ -42,10 +50,10 @@ fn write_plot(out: &mut String, plot: &Plot) -> fmt::Result {
     for (i, panel) in plot.panels.iter().enumerate() {
         let id = format!("{}-{i}", plot.id);
         writeln!(out, r#"<g transform="translate({:.1} {TOP})">"#, outer * i as f64 + LEFT)?;
-        write_panel(out, panel, &id)?;
+        write_panel(out, panel, &id, letters)?;
         writeln!(out, "</g>")?;
     }
-    write_legend(out, &legend, outer * plot.panels.len() as f64 + 6.0, legend_width - 12.0)?;
+    write_legend(out, &legend, outer * plot.panels.len() as f64 + 6.0, legend_width - 12.0, letters)?;
     writeln!(out, "</svg>")
 }
 
@@ -60,7 +68,7 @@ fn legend_of(plot: &Plot) -> Vec<(&str, Style)> {
     legend
 }
 
-fn write_panel(out: &mut String, panel: &PlotPanel, id: &str) -> fmt::Result {
+fn write_panel(out: &mut String, panel: &PlotPanel, id: &str, letters: Letters) -> fmt::Result {
     let points = || panel.series.iter().flat_map(|series| &series.points);
     let x = Fitted::new(&panel.x, points().map(|(x, _)| *x), 0.03);
     let y = Fitted::new(&panel.y, points().map(|(_, y)| y.value), 0.05);
@@ -78,28 +86,12 @@ fn write_panel(out: &mut String, panel: &PlotPanel, id: &str) -> fmt::Result {
         out,
         r##"<rect width="{PANEL_WIDTH}" height="{PANEL_HEIGHT}" fill="none" stroke="#000" stroke-width="1"/>"##
     )?;
-    write_tick_labels(out, &x, &y)?;
-    let centre = PANEL_WIDTH / 2.0;
-    let below = PANEL_HEIGHT + 40.0;
-    writeln!(
-        out,
-        r#"<text x="{centre}" y="{below}" text-anchor="middle" font-size="13">{}</text>"#,
-        escaped(&panel.x.label)
-    )?;
-    let middle = PANEL_HEIGHT / 2.0;
-    writeln!(
-        out,
-        r#"<text transform="translate(-54 {middle}) rotate(-90)" text-anchor="middle" font-size="13">{}</text>"#,
-        escaped(&panel.y.label)
-    )?;
-    if !panel.heading.is_empty() {
-        writeln!(
-            out,
-            r#"<text x="{centre}" y="-10" text-anchor="middle" font-size="13">{}</text>"#,
-            escaped(&panel.heading)
-        )?;
-    }
-    Ok(())
+    write_tick_labels(out, &x, &y, letters)?;
+    let (centre, middle) = (PANEL_WIDTH / 2.0, PANEL_HEIGHT / 2.0);
+    let label = |text, place| Lettering { size: LABEL_SIZE, ..Lettering::new(text, place, Anchor::Middle) };
+    label(&panel.x.label, (centre, PANEL_HEIGHT + 40.0)).write(out, letters)?;
+    Lettering { upright: true, ..label(&panel.y.label, (-54.0, middle)) }.write(out, letters)?;
+    label(&panel.heading, (centre, -10.0)).write(out, letters)
 }
 
 /// Grid lines at labelled ticks, short strokes at the others.
@@ -125,33 +117,31 @@ fn write_grid(out: &mut String, x: &Fitted, y: &Fitted) -> fmt::Result {
     writeln!(out, r##"<path d="{marks}" stroke="#000" stroke-width="0.8" fill="none"/>"##)
 }
 
-fn write_tick_labels(out: &mut String, x: &Fitted, y: &Fitted) -> fmt::Result {
+fn write_tick_labels(out: &mut String, x: &Fitted, y: &Fitted, letters: Letters) -> fmt::Result {
     for tick in &x.ticks {
-        if let Some(label) = &tick.label {
-            let at = tick.at * PANEL_WIDTH;
-            let below = PANEL_HEIGHT + 18.0;
-            writeln!(
-                out,
-                r#"<text x="{at:.1}" y="{below}" text-anchor="middle">{}</text>"#,
-                tick_text(label)
-            )?;
-        }
+        let place = (tick.at * PANEL_WIDTH, PANEL_HEIGHT + 18.0);
+        write_tick_label(out, tick.label.as_ref(), place, Anchor::Middle, letters)?;
     }
     for tick in &y.ticks {
-        if let Some(label) = &tick.label {
-            let at = (1.0 - tick.at) * PANEL_HEIGHT + 4.0;
-            writeln!(out, r#"<text x="-7" y="{at:.1}" text-anchor="end">{}</text>"#, tick_text(label))?;
-        }
+        let place = (-7.0, (1.0 - tick.at) * PANEL_HEIGHT + 4.0);
+        write_tick_label(out, tick.label.as_ref(), place, Anchor::End, letters)?;
     }
     Ok(())
 }
 
-fn tick_text(label: &TickLabel) -> String {
+fn write_tick_label(
+    out: &mut String,
+    label: Option<&TickLabel>,
+    place: (f64, f64),
+    anchor: Anchor,
+    letters: Letters,
+) -> fmt::Result {
     match label {
-        TickLabel::Plain(text) => escaped(text),
-        TickLabel::PowerOfTen(power) => {
-            let power = power.to_string().replace('-', "\u{2212}");
-            format!(r#"10<tspan dy="-5" font-size="9">{power}</tspan>"#)
+        None => Ok(()),
+        Some(TickLabel::Plain(text)) => Lettering::new(text, place, anchor).write(out, letters),
+        Some(TickLabel::PowerOfTen(power)) => {
+            let exponent = power.to_string().replace('-', "\u{2212}");
+            Lettering { exponent: &exponent, ..Lettering::new("10", place, anchor) }.write(out, letters)
         }
     }
 }
@@ -214,7 +204,13 @@ fn marker_path(marker: Marker, x: f64, y: f64) -> String {
     }
 }
 
-fn write_legend(out: &mut String, legend: &[(&str, Style)], left: f64, width: f64) -> fmt::Result {
+fn write_legend(
+    out: &mut String,
+    legend: &[(&str, Style)],
+    left: f64,
+    width: f64,
+    letters: Letters,
+) -> fmt::Result {
     let height = LEGEND_ROW * legend.len() as f64 + 9.0;
     writeln!(
         out,
@@ -235,13 +231,8 @@ fn write_legend(out: &mut String, legend: &[(&str, Style)], left: f64, width: f6
         )?;
         let middle = (from + to) / 2.0;
         write_markers(out, style.marker, style.color, &marker_path(style.marker, middle, y))?;
-        writeln!(
-            out,
-            r#"<text x="{:.1}" y="{:.1}">{}</text>"#,
-            left + LEGEND_KEY + 2.0,
-            y + 4.0,
-            escaped(name)
-        )?;
+        let place = (left + LEGEND_KEY + 2.0, y + 4.0);
+        Lettering::new(name, place, Anchor::Start).write(out, letters)?;
     }
     Ok(())
 }

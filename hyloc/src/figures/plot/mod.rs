@@ -1,11 +1,12 @@
 //! Plots in the style of a journal: framed axes with ticks inside, log scales with powers of ten, error bars, markers
 //! and dashes that are distinct in greyscale, one legend for all panels.
 //!
-//! A plot is drawn once, as SVG; the PNG is that SVG rendered with an embedded font, so that both are the same
+//! A plot is drawn once, as SVG; the PNG is that SVG with its text as outlines of an embedded font, so that it is the same
 //! picture on every machine, whether or not it has fonts.
 
 mod axis;
 mod draw;
+mod letters;
 mod raster;
 
 pub use axis::{Axis, Scale};
