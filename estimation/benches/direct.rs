@@ -5,7 +5,7 @@
 //! (12 Gflop/s of double, 24 of single precision) 180 us. Measured 605 us, of which the survey takes 380 us. With more IRSs the segments that a point sums over get
 //! shorter (L / K subcarriers), and their ends cost more than they do: 4.0 ms at K = 8, 17 ms at K = 16.
 
-use hyloc_estimation::direct::{Combination, DirectLocator, DirectSettings, Evidence, Survey};
+use hyloc_estimation::direct::{ClockPrior, Combination, DirectLocator, DirectSettings, Evidence, Survey};
 use model::scenario::ring;
 use model::{EchoSource, Point, Scenario};
 
@@ -37,6 +37,16 @@ fn locate(bencher: divan::Bencher, count: usize) {
     bencher
         .with_inputs(|| evidence.clone())
         .bench_local_values(|evidence| locator.locate(&locator.survey(evidence)).expect("found"));
+}
+
+/// The same with unknown clocks: known to a nanosecond from earlier frames, and not known at all.
+#[divan::bench(args = [1.0, 100.0], sample_count = 20)]
+fn locate_with_unknown_clocks(bencher: divan::Bencher, deviation_ns: f64) {
+    let (locator, evidence) = scene(3);
+    let prior = ClockPrior::independent(3, deviation_ns * 1e-9).expect("a valid law");
+    bencher.with_inputs(|| evidence.clone()).bench_local_values(|evidence| {
+        locator.locate(&locator.survey_with_clocks(evidence, prior.clone())).expect("found")
+    });
 }
 
 /// The tables, once per system.

@@ -6,7 +6,7 @@ use hyloc_estimation::clock_filter::{ClockFilter, ClockFilterSettings};
 use hyloc_estimation::delay::DelayEstimator;
 use hyloc_estimation::direct::ClockPrior;
 use hyloc_estimation::fusion::{
-    FixMethod, FrameBlocks, FusedFix, Fuser, FusionSettings, Method, PayloadKind,
+    FixMethod, FrameBlocks, FusedFix, Fuser, FusionError, FusionSettings, Method, PayloadKind,
 };
 use model::scenario::ClockStep;
 use model::units::{SPEED_OF_LIGHT_M_S, db_from_ratio};
@@ -335,4 +335,11 @@ fn little_data_falls_back_to_the_prior() {
     let prior = ClockPrior::new(scene.offsets_s(0) + error_s, DMatrix::identity(3, 3) * 0.1e-18).unwrap();
     let fix = scene.fix(0, Some(&prior)).unwrap();
     assert!((fix.position_m - scene.source.target_m(0)).norm() < 1.0, "{:?}", fix.position_m);
+}
+
+/// Several frames are not combined with the clocks of each unknown.
+#[test]
+fn batches_need_trusted_clocks() {
+    let scene = Scene::new(&scenario(2), PayloadKind::Spectrum);
+    assert_eq!(scene.fuser.fuse_frames(&[]), Err(FusionError::UnknownClocks));
 }

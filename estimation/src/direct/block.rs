@@ -88,6 +88,11 @@ pub(super) fn block_term(z: Complex64, turned: Complex64, width: f64, d: f64) ->
     energy * (peak.powi(2) - (here - peak).powi(2)).exp()
 }
 
+/// Beyond this offset from the delay of its expansion, seconds, the term of a block is below e^-30 of its peak.
+pub(super) fn block_reach(width: f64) -> f64 {
+    if width > 0.0 { 6.6 / width } else { f64::INFINITY }
+}
+
 /// The place of a peak, limited to plus or minus one, and its derivative.
 fn limited_peak(place: f64) -> (f64, f64) {
     let past = (place.abs() - NEAR_PEAK) / (1.0 - NEAR_PEAK);

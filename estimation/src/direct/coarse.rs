@@ -8,6 +8,7 @@
 
 use model::Point;
 use nalgebra::DVector;
+use num_complex::Complex64;
 
 use super::block::{block_row, block_term};
 use super::detection::{peak_widths_m, resolution_m};
@@ -52,6 +53,23 @@ pub(super) struct CoarseGrid {
     im: Vec<f32>,
     /// Per point and IRS.
     views: Vec<Vec<IrsView>>,
+}
+
+/// Beamformed evidence of a node.
+pub(super) struct Beamed<'a> {
+    node: &'a NodeEvidence,
+    /// Per beam, over all subcarriers; empty without a spectrum.
+    pub spectra: Vec<(Vec<f32>, Vec<f32>)>,
+    /// Per path and beam, of the block and of its derivative.
+    blocks: Vec<Vec<[Vec<Complex64>; 2]>>,
+}
+
+impl Beamed<'_> {
+    /// Products of the block of path `k` and of its derivative with the unit atom of a point, in a beam.
+    pub fn block(&self, scene: &Scene, k: usize, beam: usize, view: &IrsView) -> [Complex64; 2] {
+        let root = (scene.system().sensors() as f64).sqrt();
+        [0, 1].map(|part| inner(&view.light, &self.blocks[k][beam][part]) / root)
+    }
 }
 
 /// Values on the grid.
@@ -111,6 +129,23 @@ impl CoarseGrid {
 
     pub fn points(&self) -> usize {
         self.views.len()
+    }
+
+    /// A point as every IRS sees it.
+    pub fn views(&self, point: usize) -> &[IrsView] {
+        &self.views[point]
+    }
+
+    /// The beam of node `l` in which a point is.
+    pub fn beam_of(&self, l: usize, point: usize) -> usize {
+        self.beams[l].of_point[point] as usize
+    }
+
+    /// What the beamformed spectrum of node `l` is multiplied with for a point: real and imaginary parts.
+    pub fn atom(&self, scene: &Scene, point: usize, l: usize) -> (&[f32], &[f32]) {
+        let at = (point * scene.irs_count() + l) * scene.channels();
+        let entries = at..at + scene.channels();
+        (&self.re[entries.clone()], &self.im[entries])
     }
 
     /// Appends the tables of a point: conjugate atoms over the subcarriers, of unit energy with the response of the sensors.
@@ -187,11 +222,16 @@ impl CoarseGrid {
         node: &NodeEvidence,
         mut take: impl FnMut(usize, usize, f64),
     ) {
-        self.each_spectrum(scene, l, node, &mut take);
-        self.each_block(scene, l, node, &mut take);
+        let beamed = self.beamed(l, node);
+        self.each_spectrum(scene, l, &beamed, &mut take);
+        self.each_block(scene, l, &beamed, &mut take);
+        let has_bearing = node.counted_bearing().is_some();
+        if !has_bearing && !node.paths.iter().any(|path| matches!(path, PathEvidence::Delay { .. })) {
+            return;
+        }
         for (point, views) in self.views.iter().enumerate() {
             for (k, path) in node.paths.iter().enumerate() {
-                if let Some(value) = delay_term(path, &views[l], &views[k]) {
+                if let Some(value) = delay_term(path, &views[l], &views[k], 0.0) {
                     take(point, k, value);
                 }
             }
@@ -201,55 +241,60 @@ impl CoarseGrid {
         }
     }
 
+    /// The evidence of node `l` in all beams.
+    pub fn beamed<'a>(&self, l: usize, node: &'a NodeEvidence) -> Beamed<'a> {
+        let responses = &self.beams[l].responses;
+        let spectrum = |rows: &Vec<Vec<Complex64>>| {
+            let beam = |arrival: &Vec<Complex64>| {
+                beamformed(rows, arrival).iter().map(|y| (y.re as f32, y.im as f32)).unzip()
+            };
+            responses.iter().map(beam).collect()
+        };
+        let blocks = |path: &PathEvidence| match path {
+            PathEvidence::Block(expansion) => {
+                let both = [&expansion.block, &expansion.block_derivative];
+                responses.iter().map(|beam| both.map(|matrix| block_row(matrix, beam))).collect()
+            }
+            _ => Vec::new(),
+        };
+        Beamed {
+            node,
+            spectra: node.spectrum.as_ref().map(spectrum).unwrap_or_default(),
+            blocks: node.paths.iter().map(blocks).collect(),
+        }
+    }
+
     fn each_spectrum(
         &self,
         scene: &Scene,
         l: usize,
-        node: &NodeEvidence,
+        beamed: &Beamed,
         take: &mut impl FnMut(usize, usize, f64),
     ) {
-        let Some(spectrum) = &node.spectrum else { return };
-        let (irs, channels) = (scene.irs_count(), scene.channels());
-        let beams: Vec<(Vec<f32>, Vec<f32>)> = self.beams[l]
-            .responses
-            .iter()
-            .map(|arrival| beamformed(spectrum, arrival).iter().map(|y| (y.re as f32, y.im as f32)).unzip())
-            .collect();
-        let used: Vec<usize> = (0..irs).filter(|&k| node.paths[k] == PathEvidence::Spectrum).collect();
+        if beamed.spectra.is_empty() {
+            return;
+        }
+        let used: Vec<usize> =
+            (0..scene.irs_count()).filter(|&k| beamed.node.paths[k] == PathEvidence::Spectrum).collect();
         for point in 0..self.points() {
-            let at = (point * irs + l) * channels;
-            let (y_re, y_im) = &beams[self.beams[l].of_point[point] as usize];
+            let (w_re, w_im) = self.atom(scene, point, l);
+            let (y_re, y_im) = &beamed.spectra[self.beam_of(l, point)];
             for &k in &used {
                 let own = scene.range(k);
-                let table = at + own.start..at + own.end;
-                let energy =
-                    energy((&y_re[own.clone()], &y_im[own]), (&self.re[table.clone()], &self.im[table]));
+                let y = (&y_re[own.clone()], &y_im[own.clone()]);
+                let energy = energy(y, (&w_re[own.clone()], &w_im[own]));
                 take(point, k, f64::from(energy));
             }
         }
     }
 
-    fn each_block(
-        &self,
-        scene: &Scene,
-        l: usize,
-        node: &NodeEvidence,
-        take: &mut impl FnMut(usize, usize, f64),
-    ) {
-        let root = (scene.system().sensors() as f64).sqrt();
-        for (k, path) in node.paths.iter().enumerate() {
+    fn each_block(&self, scene: &Scene, l: usize, beamed: &Beamed, take: &mut impl FnMut(usize, usize, f64)) {
+        for (k, path) in beamed.node.paths.iter().enumerate() {
             let PathEvidence::Block(expansion) = path else { continue };
-            let beams: Vec<_> = self.beams[l]
-                .responses
-                .iter()
-                .map(|beam| (block_row(&expansion.block, beam), block_row(&expansion.block_derivative, beam)))
-                .collect();
             for (point, views) in self.views.iter().enumerate() {
-                let (row, derivative) = &beams[self.beams[l].of_point[point] as usize];
-                let (light, width) = (&views[k].light, views[k].width_rad_s);
-                let [z, turned] = [row, derivative].map(|row| inner(light, row) / root);
+                let [z, turned] = beamed.block(scene, k, self.beam_of(l, point), &views[k]);
                 let offset_s = cascade_delay_s(views[l].distance_m, views[k].distance_m) - expansion.delay_s;
-                take(point, k, block_term(z, turned, width, offset_s));
+                take(point, k, block_term(z, turned, views[k].width_rad_s, offset_s));
             }
         }
     }

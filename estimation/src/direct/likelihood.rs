@@ -206,10 +206,15 @@ pub(super) fn bearing_term(node: &NodeEvidence, view: &IrsView) -> Option<f64> {
     Some(gross_or_normal(error, bearing.variance_rad2, window_rad))
 }
 
-/// Term of a delay.
-pub(super) fn delay_term(path: &PathEvidence, sensor: &IrsView, reflector: &IrsView) -> Option<f64> {
+/// Term of a delay, from which the offset of a clock is removed.
+pub(super) fn delay_term(
+    path: &PathEvidence,
+    sensor: &IrsView,
+    reflector: &IrsView,
+    offset_s: f64,
+) -> Option<f64> {
     let PathEvidence::Delay { delay, window_s } = path else { return None };
-    let error_s = cascade_delay_s(sensor.distance_m, reflector.distance_m) - delay.delay_s;
+    let error_s = cascade_delay_s(sensor.distance_m, reflector.distance_m) + offset_s - delay.delay_s;
     Some(gross_or_normal(error_s, delay.variance_s2, *window_s))
 }
 

@@ -33,6 +33,7 @@ mod evidence;
 mod frames;
 mod grid;
 mod joint;
+mod lags;
 mod layout;
 mod likelihood;
 mod locate;

@@ -9,6 +9,7 @@ use nalgebra::DVector;
 
 use super::clocks::{ClockPrior, ClockUpdate, SurveyClocks};
 use super::evidence::{Evidence, NodeEvidence, PathEvidence};
+use super::lags::Lag;
 use super::likelihood::{TargetState, Term, terms};
 use super::locate::{DirectLocator, Survey};
 
@@ -95,25 +96,17 @@ impl DirectLocator {
         let (count, points) = (self.scene.irs_count(), self.grid.points());
         let mut total = vec![0.0; points];
         let mut lags_m = vec![DVector::zeros(count); points];
-        let mut own = vec![0.0; points];
         let reporting =
             |(_, node): &(usize, &NodeEvidence)| node.paths.iter().any(|path| *path != PathEvidence::Missing);
         for (l, node) in evidence.nodes.iter().enumerate().filter(reporting) {
             let deviation_s = prior.deviation_s(l);
-            let mut best = vec![f64::NEG_INFINITY; points];
-            for lag_s in self.lags_s(deviation_s) {
-                own.fill(-0.5 * (lag_s / deviation_s).powi(2));
-                let mut tried = node.clone();
-                tried.retime(lag_s, &self.scene.layout().phasors(lag_s));
-                self.grid.each_value(&self.scene, l, &tried, |point, _, value| own[point] += value);
-                for (point, (value, best)) in own.iter().zip(&mut best).enumerate() {
-                    if *value > *best {
-                        *best = *value;
-                        lags_m[point][l] = lag_s * SPEED_OF_LIGHT_M_S;
-                    }
-                }
+            let lag = |offset_s: f64| Lag { offset_s, log_prior: -0.5 * (offset_s / deviation_s).powi(2) };
+            let lags: Vec<Lag> = self.lags_s(deviation_s).into_iter().map(lag).collect();
+            let best = self.grid.best_lags(&self.scene, l, node, &lags);
+            for (point, (value, offset_s)) in best.into_iter().enumerate() {
+                total[point] += value;
+                lags_m[point][l] = offset_s * SPEED_OF_LIGHT_M_S;
             }
-            total.iter_mut().zip(&best).for_each(|(total, best)| *total += best);
         }
         (total, lags_m)
     }

@@ -191,6 +191,9 @@ impl Fuser {
 
     /// A fix from several frames, given with their numbers: the position of the target in the last of them.
     pub fn fuse_frames(&self, frames: &[(u64, &Survey)]) -> Result<FusedFix, FusionError> {
+        if self.system.clock_prior_s > 0.0 {
+            return Err(FusionError::UnknownClocks);
+        }
         let direct = self.direct.as_ref().ok_or(Missed::NoEvidence)?;
         let (last, latest) = *frames.iter().max_by_key(|(number, _)| *number).ok_or(Missed::NoEvidence)?;
         // Times are relative to the last frame, so that large frame numbers cost no precision.

@@ -140,6 +140,8 @@ pub enum FusionError {
     Unobservable(#[from] Unobservable),
     #[error(transparent)]
     Missed(#[from] Missed),
+    #[error("a fix from several frames needs clocks that are trusted (clocks.prior_ns = 0)")]
+    UnknownClocks,
     #[error("{0}")]
     Other(String),
 }
