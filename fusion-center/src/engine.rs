@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::assembler::{Assembled, Closing, Member};
 use crate::fix::{ReportArrivals, Source};
+use crate::frame_time::FrameTimeline;
 use crate::intake::{Decision, Intake, Settlement};
 use crate::ledger::Fates;
 use crate::node_table::NodeTable;
@@ -109,6 +110,8 @@ struct Job {
     members: Vec<Member<PendingAcknowledgement>>,
     first_ns: u64,
     last_ns: u64,
+    /// When the frame was taken.
+    time_s: f64,
 }
 
 pub struct Engine {
@@ -123,6 +126,7 @@ pub struct Engine {
     requests: SharedRequests,
     /// None where clocks are trusted.
     clocks: Option<SharedClocks>,
+    timeline: FrameTimeline,
     /// The run that the nodes report.
     run: Option<u64>,
 }
@@ -147,7 +151,7 @@ impl Engine {
         let work = move |job: Job| {
             std::thread::sleep(delay);
             // What is known when solving begins: frames that wait profit from those before them.
-            let prior = known.as_ref().and_then(|clocks| locked(clocks).prior(seconds(job.first_ns)));
+            let prior = known.as_ref().and_then(|clocks| locked(clocks).prior(job.time_s));
             (solve_or_fail(&solver, &job, prior.as_ref()), prior, job)
         };
         Self {
@@ -160,6 +164,7 @@ impl Engine {
             thinning: Thinning::new(settings.workers()),
             requests,
             clocks,
+            timeline: FrameTimeline::default(),
             run: None,
         }
     }
@@ -267,7 +272,9 @@ impl Engine {
             self.thinning.offered(frame, steady_time_ns());
             self.requests.set_stride(self.thinning.stride());
             self.intake.to_be_solved(frame);
-            self.pool.submit(first_ns, Job { frame, kept, earlier, members, first_ns, last_ns });
+            let stamps = members.iter().filter_map(|member| Some(member.times?.intended_ns));
+            let time_s = self.timeline.next_s(stamps.collect(), first_ns);
+            self.pool.submit(first_ns, Job { frame, kept, earlier, members, first_ns, last_ns, time_s });
         }
         self.start();
         self.observe_run();
@@ -284,10 +291,10 @@ impl Engine {
     }
 
     /// Adds what a solved frame says about the clocks, and tells the nodes.
-    fn take_clocks(&mut self, solved: &Solved, first_ns: u64) {
+    fn take_clocks(&mut self, solved: &Solved, time_s: f64) {
         let (Some(clocks), Some(update)) = (&self.clocks, &solved.clocks) else { return };
         let mut filter = locked(clocks);
-        filter.update(seconds(first_ns), update);
+        filter.update(time_s, update);
         for node in &update.stepped {
             telemetry::warn_limited!(node, frame = solved.record.frame, "the clock of a node has stepped");
         }
@@ -339,8 +346,8 @@ impl Engine {
     }
 
     async fn finish(&mut self, solved: Solved, clocks: Option<ClockPrior>, job: Job) {
-        let Job { frame, earlier, members, first_ns, last_ns, .. } = job;
-        self.take_clocks(&solved, first_ns);
+        let Job { frame, earlier, members, first_ns, last_ns, time_s, .. } = job;
+        self.take_clocks(&solved, time_s);
         let reports = members.iter().filter_map(|member| {
             let times = member.times.filter(|times| times.intended_ns > 0)?;
             Some((member.node, times, stamped_ns(member.received_ns)))
@@ -379,11 +386,6 @@ type SharedClocks = Arc<Mutex<ClockFilter>>;
 
 fn locked(clocks: &SharedClocks) -> MutexGuard<'_, ClockFilter> {
     clocks.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Time on the steady clock in seconds.
-fn seconds(time_ns: u64) -> f64 {
-    time_ns as f64 * 1e-9
 }
 
 fn instant_of(time_ns: u64) -> Instant {

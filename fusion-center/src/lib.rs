@@ -14,6 +14,7 @@ mod dashboard;
 mod engine;
 pub mod fix;
 pub mod fix_log;
+mod frame_time;
 pub mod intake;
 mod journal;
 pub mod ledger;
