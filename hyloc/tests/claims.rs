@@ -106,6 +106,12 @@ fn the_readme_says_what_the_data_say() {
     let [three_stage, _, direct] = [0, 1, 2].map(|row| &positions.rows[row][column]);
     expected.push(format!("{three_stage} dB above it in three stages and {direct} dB directly"));
 
+    let [trusted, one_frame, filtered] = ["trusted", "one-frame", "filtered"]
+        .map(|scheme| value(Figure::Clocks, 100.0, scheme, "over_known_db"));
+    expected.push(format!("single frames are located {one_frame:.1} dB above the bound of known clocks"));
+    expected.push(format!("{filtered:.1} dB above it once ten frames have been received"));
+    expected.push(format!("with clocks that are trusted it would be {trusted:.1} dB"));
+
     let claims = judged(&data);
     let count = |verdict: Verdict| claims.iter().filter(|claim| claim.verdict == verdict).count();
     expected.push(format!(

@@ -19,11 +19,12 @@ pub enum Figure {
     Imperfections = 9,
     BackhaulAccuracy = 10,
     NearField = 13,
+    Clocks = 14,
 }
 
 impl Figure {
     /// All figures, in the order in which they are made.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::CrbElements,
         Self::CrbSensors,
         Self::CrbCoverage,
@@ -37,6 +38,7 @@ impl Figure {
         Self::Imperfections,
         Self::BackhaulAccuracy,
         Self::NearField,
+        Self::Clocks,
     ];
 
     /// Name on the command line, in files and in the `figure` column.
@@ -55,6 +57,7 @@ impl Figure {
             Self::Imperfections => "imperfections",
             Self::BackhaulAccuracy => "backhaul-accuracy",
             Self::NearField => "near-field",
+            Self::Clocks => "clocks",
         }
     }
 
@@ -110,6 +113,10 @@ impl Figure {
                 "Echoes of spherical waves against the number of elements and sensors N = M (Table I otherwise): located \
                  with spherical and with plane waves assumed; bounds of both; the single IRS of K N elements."
             }
+            Self::Clocks => {
+                "Direct fixes when the clocks of the nodes are off by up to plus or minus x: with clocks that are trusted, with \
+                 unknown clocks from one frame, and with unknown clocks over ten frames, beside the exact bound of each."
+            }
         }
     }
 
@@ -123,6 +130,7 @@ impl Figure {
             Self::EndToEndPower | Self::Imperfections => (500, 30),
             Self::BackhaulAccuracy => (500, 15),
             Self::NearField => (200, 8),
+            Self::Clocks => (300, 8),
         };
         if quick { few } else { full }
     }

@@ -96,6 +96,7 @@ pub fn plot(figure: Figure, rows: &[Row]) -> Plot {
         Figure::Imperfections => data.imperfections(),
         Figure::BackhaulAccuracy => data.backhaul(),
         Figure::NearField => data.near_field(),
+        Figure::Clocks => data.clocks(),
     };
     Plot { id: figure.name().into(), description: figure.caption().into(), panels }
 }
@@ -286,6 +287,32 @@ impl Data<'_> {
             panel("(b) single IRS", x(), over, self.curves(&single, "over_hybrid_db", SOLID, "")),
             panel("(c) plane waves", x(), share, matched.into_iter().chain(shares).collect()),
         ]
+    }
+
+    fn clocks(&self) -> Vec<PlotPanel> {
+        let x = || {
+            let ticks = [0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0];
+            Axis::new("Largest clock offset (ns)", Scale::Log).with_ticks(&ticks)
+        };
+        let located = [
+            ("trusted", "clocks trusted", RED, Marker::Square),
+            ("one-frame", "unknown, one frame", ORANGE, Marker::Triangle),
+            ("filtered", "unknown, ten frames", BLUE, Marker::Disc),
+        ];
+        let mut errors = vec![
+            self.bound("exact bound, known clocks", SOLID, "bound-known", "crb_m2"),
+            self.bound("exact bound, one frame", DASHED, "bound-one-frame", "crb_m2"),
+            self.bound("exact bound, ten frames", DOTTED, "bound-filtered", "crb_m2"),
+        ];
+        errors.extend(self.curves(&located, "mse_m2", SOLID, ""));
+        let y = Axis::new("Mean squared position error (m\u{b2})", Scale::Log);
+        let mut over = vec![
+            self.bound("exact bound, one frame", DASHED, "bound-one-frame", "over_known_db"),
+            self.bound("exact bound, ten frames", DOTTED, "bound-filtered", "over_known_db"),
+        ];
+        over.extend(self.curves(&located, "over_known_db", SOLID, ""));
+        let above = Axis::new("Above the bound of known clocks (dB)", Scale::Linear).within(-1.0, 6.0);
+        vec![panel("(a) error", x(), y, errors), panel("(b) cost of the clocks", x(), above, over)]
     }
 
     fn imperfections(&self) -> Vec<PlotPanel> {

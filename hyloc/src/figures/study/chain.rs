@@ -151,6 +151,16 @@ impl FrameError {
         let [exact_m2, paper_m2] = position_bounds_m2(&System::new(&ideal)?, target_m, source.rcs_m2())?;
         Ok(Self { squared_m2: (position_m - target_m).norm_squared(), exact_m2, paper_m2 })
     }
+
+    pub(super) fn squared_m2(&self) -> f64 {
+        self.squared_m2
+    }
+
+    /// An estimate beside a bound of its own.
+    pub(super) fn against(position_m: Point, target_m: Point, bound_m2: f64) -> Self {
+        let squared_m2 = (position_m - target_m).norm_squared();
+        Self { squared_m2, exact_m2: bound_m2, paper_m2: f64::NAN }
+    }
 }
 
 /// The delay estimators of all nodes, with the settings of the node process.

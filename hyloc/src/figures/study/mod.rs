@@ -7,6 +7,7 @@ mod angles;
 mod backhaul;
 mod bounds;
 mod chain;
+mod clocks;
 mod literal;
 mod locations;
 mod near_field;
@@ -53,6 +54,7 @@ impl Study<'_> {
             Figure::Imperfections => chain::under_imperfections(self),
             Figure::BackhaulAccuracy => backhaul::against_bytes(self),
             Figure::NearField => near_field::against_size(self),
+            Figure::Clocks => clocks::against_offset(self),
         }
     }
 
