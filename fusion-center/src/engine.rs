@@ -13,9 +13,10 @@ use estimation::direct::ClockPrior;
 use proto::clock::{stamped_ns, steady_time_ns, unix_time_ns};
 use proto::convert::{FrameId, Report};
 use settings::check::{self, within};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::assembler::{Assembled, Closing, Member};
 use crate::fix::{ReportArrivals, Source};
@@ -102,6 +103,9 @@ impl EngineSettings {
     }
 }
 
+/// How long acknowledgements wait for the log: a disk that hangs holds up no fix.
+const LOG_WAIT: Duration = Duration::from_secs(1);
+
 /// A closed frame on its way through the pool.
 struct Job {
     frame: FrameId,
@@ -127,6 +131,8 @@ pub struct Engine {
     /// None where clocks are trusted.
     clocks: Option<SharedClocks>,
     timeline: FrameTimeline,
+    /// Acknowledgements that wait for the log.
+    acknowledging: TaskTracker,
     /// The run that the nodes report.
     run: Option<u64>,
 }
@@ -165,6 +171,7 @@ impl Engine {
             requests,
             clocks,
             timeline: FrameTimeline::default(),
+            acknowledging: TaskTracker::new(),
             run: None,
         }
     }
@@ -209,6 +216,8 @@ impl Engine {
                 }
             }
         }
+        self.acknowledging.close();
+        self.acknowledging.wait().await;
         if let Some(recorder) = self.recorder {
             recorder.finish();
         }
@@ -340,9 +349,15 @@ impl Engine {
 
     /// Records the fates of a report's paths and acknowledges it.
     fn acknowledge(&self, settlement: Settlement<PendingAcknowledgement>, reason: &str) {
+        let (acknowledgement, told) = self.settle(settlement);
+        acknowledgement.send(told, reason);
+    }
+
+    /// Counts what was decided; the acknowledgement remains to be sent.
+    fn settle(&self, settlement: Settlement<PendingAcknowledgement>) -> (PendingAcknowledgement, Fates) {
         let Settlement { node, acknowledgement, fates, repeated, told } = settlement;
         self.node_table.settled(node, fates, repeated);
-        acknowledgement.send(told, reason);
+        (acknowledgement, told)
     }
 
     async fn finish(&mut self, solved: Solved, clocks: Option<ClockPrior>, job: Job) {
@@ -363,10 +378,16 @@ impl Engine {
             let earlier = earlier.iter().map(|(number, _)| *number).collect();
             recorder.frame(frame, unix_time_ns(), sequences, earlier, clocks.as_ref());
         }
-        self.publisher.publish(Outgoing { solved, arrivals: Some(arrivals) }).await;
-        for settlement in self.intake.decide(frame, members, Decision::Fused) {
-            self.acknowledge(settlement, "");
-        }
+        let (unwritten, written) = oneshot::channel();
+        let unwritten = Some(unwritten).filter(|_| self.publisher.has_log());
+        self.publisher.publish(Outgoing { solved, arrivals: Some(arrivals), unwritten }).await;
+        let settlements = self.intake.decide(frame, members, Decision::Fused);
+        let settled: Vec<_> = settlements.into_iter().map(|settlement| self.settle(settlement)).collect();
+        // A fix that was acknowledged is in the log, whatever happens to this process.
+        self.acknowledging.spawn(async move {
+            let _ = tokio::time::timeout(LOG_WAIT, written).await;
+            settled.into_iter().for_each(|(acknowledgement, told)| acknowledgement.send(told, ""));
+        });
     }
 }
 

@@ -23,6 +23,7 @@ use telemetry::{Failures, Part};
 use tokio_util::sync::CancellationToken;
 
 use crate::fix::FixRecord;
+use crate::publish::Unwritten;
 
 /// Lines that may wait for the disk.
 const MOST_WAITING: usize = 1024;
@@ -75,7 +76,7 @@ pub struct FixLog {
 
 /// The queue of a thread that writes a log, so that a disk that hangs holds up nothing else.
 pub struct LogQueue {
-    queue: SyncSender<Arc<FixRecord>>,
+    queue: SyncSender<(Arc<FixRecord>, Option<Unwritten>)>,
     /// Whether a full queue blocks the caller. If not, fixes that find it full are lost.
     blocking: bool,
     part: Part,
@@ -85,15 +86,16 @@ impl LogQueue {
     /// Starts the thread. `stop` is cancelled when the reader of the log has left; `blocking` makes callers wait
     /// for a slow log.
     pub fn start(log: FixLog, stop: CancellationToken, blocking: bool) -> io::Result<(Self, JoinHandle<()>)> {
-        let (queue, fixes) = sync_channel::<Arc<FixRecord>>(MOST_WAITING);
+        let (queue, fixes) = sync_channel::<(Arc<FixRecord>, Option<Unwritten>)>(MOST_WAITING);
         let blocking = blocking || matches!(log.output, LogOutput::Stdout(_));
         let part = log.part.clone();
         let thread = std::thread::Builder::new().name("fix-log".into()).spawn(move || {
             let mut log = log;
-            for record in fixes {
+            for (record, unwritten) in fixes {
                 if log.write(&record, Instant::now()) == LogReader::Left {
                     stop.cancel();
                 }
+                drop(unwritten);
             }
             log.finish();
         })?;
@@ -104,10 +106,10 @@ impl LogQueue {
         &self.part
     }
 
-    pub fn write(&self, record: Arc<FixRecord>) {
+    pub fn write(&self, record: Arc<FixRecord>, unwritten: Option<Unwritten>) {
         let sent = match self.blocking {
-            true => self.queue.send(record).is_ok(),
-            false => self.queue.try_send(record).is_ok(),
+            true => self.queue.send((record, unwritten)).is_ok(),
+            false => self.queue.try_send((record, unwritten)).is_ok(),
         };
         if !sent {
             self.part.lost(1, "the disk is too slow");

@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use crate::basis::Basis;
 use crate::fix::FixRecord;
 use crate::fix_log::LogQueue;
+use crate::publish::Unwritten;
 use crate::statistics::Statistics;
 use crate::truth::{TruthStore, judge};
 
@@ -29,6 +30,7 @@ const TICK: Duration = Duration::from_millis(5);
 pub struct PublishedFix {
     pub record: Arc<FixRecord>,
     pub basis: Basis,
+    pub unwritten: Option<Unwritten>,
 }
 
 pub struct Journal {
@@ -67,7 +69,7 @@ impl Journal {
         }
     }
 
-    fn write(&mut self, PublishedFix { mut record, basis }: PublishedFix) {
+    fn write(&mut self, PublishedFix { mut record, basis, unwritten }: PublishedFix) {
         if record.truth.is_none()
             && let Some(truth) = judge(&record, &basis, &self.system, &self.truth)
         {
@@ -84,7 +86,7 @@ impl Journal {
         let frames = basis.frames.len();
         self.statistics.lock().unwrap_or_else(PoisonError::into_inner).record(&record, frames);
         if let Some(log) = &self.log {
-            log.write(record);
+            log.write(record, unwritten);
         }
     }
 }

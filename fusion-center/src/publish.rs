@@ -14,7 +14,7 @@ use std::time::Duration;
 use anyhow::anyhow;
 use model::System;
 use proto::clock::unix_time_ns;
-use tokio::sync::{broadcast, mpsc, watch};
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
 use crate::fix::{FixRecord, ReportArrivals};
 use crate::fix_log::LogQueue;
@@ -29,8 +29,8 @@ const WATCHER_BACKLOG: usize = 256;
 /// Fixes that may wait for the publisher, and for the journal.
 const QUEUE: usize = 256;
 
-/// How long log and statistics wait for a truth that may still arrive.
-const TRUTH_WAIT: Duration = Duration::from_millis(500);
+/// How long log and statistics wait for a truth that may still arrive. Acknowledgements wait with the log.
+const TRUTH_WAIT: Duration = Duration::from_millis(100);
 
 /// A solved frame to be published.
 #[derive(Debug)]
@@ -38,13 +38,19 @@ pub struct Outgoing {
     pub solved: Solved,
     /// None in a replay.
     pub arrivals: Option<ReportArrivals>,
+    /// Dropped once the fix is in the log, or cannot be written to it.
+    pub unwritten: Option<Unwritten>,
 }
+
+/// Held while a fix is not in the log; whoever has its other end learns when it is.
+pub type Unwritten = oneshot::Sender<()>;
 
 /// Accepts fixes; cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Publisher {
     queue: mpsc::Sender<Outgoing>,
     viewer: Viewer,
+    has_log: bool,
 }
 
 /// The threads of publisher and journal.
@@ -83,6 +89,7 @@ impl Publisher {
         longest_wait: Duration,
     ) -> anyhow::Result<(Self, PublisherThread)> {
         let (log, log_thread) = log.unzip();
+        let has_log = log.is_some();
         let (queue, mut incoming) = mpsc::channel::<Outgoing>(QUEUE);
         let (published, to_write) = sync_channel(QUEUE);
         let (watchers, _) = broadcast::channel(WATCHER_BACKLOG);
@@ -105,7 +112,7 @@ impl Publisher {
         let journal = thread("journal").spawn(move || journal.run(&to_write))?;
         let tally = viewer.tally.clone();
         let publisher = thread("publisher").spawn(move || {
-            while let Some(Outgoing { solved, arrivals }) = incoming.blocking_recv() {
+            while let Some(Outgoing { solved, arrivals, unwritten }) = incoming.blocking_recv() {
                 let Solved { mut record, basis, reason, .. } = solved;
                 truth.fixed(record.frame_id());
                 let judged = judge(&record, &basis, &system, &truth);
@@ -115,12 +122,17 @@ impl Publisher {
                 // It is not an error if there is no watcher.
                 let _ = watchers.send(record.clone());
                 latest.send_replace(Some(record.clone()));
-                if published.send(PublishedFix { record, basis }).is_err() {
+                if published.send(PublishedFix { record, basis, unwritten }).is_err() {
                     tracing::error!("the journal has stopped; a fix is missing in log and statistics");
                 }
             }
         })?;
-        Ok((Self { queue, viewer }, PublisherThread { publisher, journal, log: log_thread }))
+        Ok((Self { queue, viewer, has_log }, PublisherThread { publisher, journal, log: log_thread }))
+    }
+
+    /// Whether fixes are logged.
+    pub fn has_log(&self) -> bool {
+        self.has_log
     }
 
     /// Queues a fix; waits while the queue is full.
@@ -190,6 +202,7 @@ mod tests {
     use proto::convert::{FrameId, Times};
     use std::path::Path;
     use telemetry::Part;
+    use tokio::sync::oneshot::error::TryRecvError;
     use tokio_util::sync::CancellationToken;
 
     fn outgoing(frame: u64, arrivals: Option<ReportArrivals>) -> Outgoing {
@@ -200,6 +213,7 @@ mod tests {
         Outgoing {
             solved: Solved { record, basis: Basis::of_frame(id, &blocks), reason: None, clocks: None },
             arrivals,
+            unwritten: None,
         }
     }
 
@@ -255,18 +269,29 @@ mod tests {
         }
         let viewer = publisher.viewer();
         assert_eq!((viewer.tally().without_fix, std::fs::read_to_string(&path).unwrap().len()), (3, 0));
+        // What waits for the log knows that it is not there yet.
+        let (unwritten, mut written) = oneshot::channel();
+        publisher.publish_blocking(Outgoing { unwritten: Some(unwritten), ..outgoing(3, None) });
+        watcher.blocking_recv().unwrap();
+        assert_eq!(written.try_recv(), Err(TryRecvError::Empty));
         // The truth of the last comes first: the others were passed over, and are written without.
         let target = TrueTarget { position_m: Point::new(1.0, 2.0, 0.0), rcs_m2: 5.0 };
         source.tell(FrameId { run: 1, frame: 0 }, target).unwrap();
         source.tell(FrameId { run: 1, frame: 2 }, target).unwrap();
+        source.tell(FrameId { run: 1, frame: 3 }, target).unwrap();
         let mut latest = viewer.live().unwrap();
+        assert!(written.blocking_recv().is_err());
+        assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 4);
         drop(publisher);
         thread.finish().unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
         let fixes: Vec<FixRecord> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        assert_eq!(fixes.iter().map(|fix| fix.frame).collect::<Vec<_>>(), [0, 1, 2]);
-        assert_eq!(fixes.iter().map(|fix| fix.truth.is_some()).collect::<Vec<_>>(), [true, false, true]);
+        assert_eq!(fixes.iter().map(|fix| fix.frame).collect::<Vec<_>>(), [0, 1, 2, 3]);
+        assert_eq!(
+            fixes.iter().map(|fix| fix.truth.is_some()).collect::<Vec<_>>(),
+            [true, false, true, true]
+        );
         let shown = latest.borrow_and_update().clone().unwrap();
-        assert!(shown.frame == 2 && shown.truth.is_some(), "the page is told again");
+        assert!(shown.frame == 3 && shown.truth.is_some(), "the page is told again");
     }
 }

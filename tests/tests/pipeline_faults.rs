@@ -71,23 +71,34 @@ fn a_killed_node_costs_at_most_two_frames_and_rejoins() {
     assert!(frames.is_sorted() && widest <= 2, "{widest} frames without a fix");
 }
 
+/// Killed four times, its log has every fix that a node was told of.
 #[test]
 fn a_killed_fusion_center_gets_its_nodes_back() {
     let _alone = alone();
     let site = Site::new();
-    let fusion = site.fusion(&[]);
+    let log = site.path("fixes.jsonl");
+    let with_log = ["--fixes", log.to_str().unwrap()];
+    let mut fusion = site.fusion(&with_log);
     let nodes = site.nodes(3);
     let simulator = site.simulator(ENDLESS);
-    site.until_more_fixes(20);
-    fusion.kill();
-    let fusion = site.fusion(&[]);
-    let (_, back_s) =
-        site.until("all nodes are back", |summary| connected(summary) == 3 && count(summary, "fixes") > 0);
-    println!("all nodes back and a fix after {back_s:.2} s");
+    for _ in 0..4 {
+        site.until_more_fixes(20);
+        fusion.kill();
+        fusion = site.fusion(&with_log);
+        let back = |summary: &Value| connected(summary) == 3 && count(summary, "fixes") > 0;
+        let (_, back_s) = site.until("all nodes are back", back);
+        println!("all nodes back and a fix after {back_s:.2} s");
+    }
     site.until_more_fixes(20);
     simulator.stop();
-    nodes.into_iter().for_each(|node| drop(node.stop()));
+    let told: Vec<Value> = nodes.into_iter().map(Process::stop).collect();
     assert_eq!(fusion.stop()["unaccounted"], 0);
+    let logged = fixes(&log).len() as u64;
+    for node in &told {
+        let fused = count(node, "fused");
+        println!("{fused} paths acknowledged, {logged} fixes in the log");
+        assert!(fused <= 3 * logged, "acknowledged fixes are missing in the log: {node}");
+    }
 }
 
 #[test]

@@ -107,7 +107,9 @@ impl Identity {
             let Some(files) = reading.settled(files) else { return Ok(None) };
             Material::new(&self.0.paths, &files, now).map(Some)
         }) {
-            Ok(None) => return self.report_expiry(now),
+            // What was wrong with files that are there as before is still wrong; that they could not be read is not.
+            Ok(None) if reading.taken => return self.report(reading.refused.clone().or(self.expiry(now))),
+            Ok(None) => return,
             Ok(Some(material)) if material.name != self.name() => {
                 let (new, own) = (material.name, self.name());
                 Some(format!("{}: for {new}, but this process is {own}", self.0.paths.cert.display()))
@@ -118,17 +120,17 @@ impl Identity {
                 self.0.current.send_replace(Arc::new(material));
                 None
             }
+            Err(error @ MaterialError::File { .. }) => return self.report(Some(error.to_string())),
             Err(error) => Some(error.to_string()),
         };
+        reading.refused.clone_from(&problem);
         self.report(problem);
     }
 
     /// A certificate that expires while it is in force is as useless as one that cannot be read.
-    fn report_expiry(&self, now: SystemTime) {
+    fn expiry(&self, now: SystemTime) -> Option<String> {
         let until = self.not_after();
-        if until < now {
-            self.report(Some(format!("the certificate expired on {}", date(until))));
-        }
+        (until < now).then(|| format!("the certificate expired on {}", date(until)))
     }
 
     fn report(&self, problem: Option<String>) {
@@ -148,11 +150,13 @@ struct Reading {
     /// What was read last, and whether it has been taken.
     last: Option<Files>,
     taken: bool,
+    /// Why what was taken last is not in force.
+    refused: Option<String>,
 }
 
 impl Reading {
     fn new(in_force: Option<Files>) -> Self {
-        Self { last: in_force, taken: true }
+        Self { last: in_force, taken: true, refused: None }
     }
 
     /// Takes what was read now; returns it if it is new and the second reading agrees with the first.
@@ -265,6 +269,19 @@ mod tests {
         assert!(look("missing").starts_with("cannot read "));
         lab.write(&good);
         assert_eq!(look("mended"), "");
+        // A file that is away for a moment and comes back as it was.
+        std::fs::remove_file(lab.paths().key).unwrap();
+        assert!(look("away").starts_with("cannot read "));
+        lab.write(&good);
+        assert_eq!(look("back"), "");
+        // What was refused stays refused when it is read again.
+        let other = lab.pair(Role::Node(2), now);
+        lab.write(&other);
+        let refused = look("another role");
+        std::fs::remove_file(lab.paths().key).unwrap();
+        assert!(look("away").starts_with("cannot read "));
+        lab.write(&other);
+        assert_eq!(look("back, and still another role"), refused);
     }
 
     #[test]

@@ -136,7 +136,7 @@ impl ReplaySolver {
         if let Some(first) = entry.reports.iter().min() {
             self.reports = self.reports.split_off(&first.saturating_sub(4096));
         }
-        Ok(Outgoing { solved, arrivals: None })
+        Ok(Outgoing { solved, arrivals: None, unwritten: None })
     }
 
     /// The frames that a frame was solved with.
