@@ -141,6 +141,11 @@ impl CoarseGrid {
         self.beams[l].of_point[point] as usize
     }
 
+    /// Responses of the beams of node `l`.
+    pub fn responses(&self, l: usize) -> &[Vec<Complex64>] {
+        &self.beams[l].responses
+    }
+
     /// What the beamformed spectrum of node `l` is multiplied with for a point: real and imaginary parts.
     pub fn atom(&self, scene: &Scene, point: usize, l: usize) -> (&[f32], &[f32]) {
         let at = (point * scene.irs_count() + l) * scene.channels();
@@ -318,7 +323,7 @@ pub(super) fn places(scene: &Scene) -> (RegularGrid, f64) {
 }
 
 /// `|sum y w|^2`.
-fn energy((y_re, y_im): (&[f32], &[f32]), (w_re, w_im): (&[f32], &[f32])) -> f32 {
+pub(super) fn energy((y_re, y_im): (&[f32], &[f32]), (w_re, w_im): (&[f32], &[f32])) -> f32 {
     let (mut re, mut im) = ([0f32; LANES], [0f32; LANES]);
     let chunks = y_re.chunks(LANES).zip(y_im.chunks(LANES)).zip(w_re.chunks(LANES).zip(w_im.chunks(LANES)));
     for ((a, b), (c, d)) in chunks {

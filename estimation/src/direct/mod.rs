@@ -6,8 +6,9 @@
 //! the gains alpha unknown, the log-likelihood ratio of "targets at p" against "noise" is, path by path,
 //! `J_lk(p) = ||P_A Y_lk||^2 / sigma^2`, P_A onto the atoms m, and their sum is maximised. The paper first
 //! estimates every delay and angle by itself; the sum can locate a target that single paths are too weak for.
-//! `tests/direct.rs` has the measured gaps to the exact bound for a single frame of Table I. [`locate_jointly`] takes several
-//! targets and unknown clocks; what follows is about one target and known clocks.
+//! `tests/direct.rs` has the measured gaps to the exact bound for a single frame of Table I.
+//! [`DirectLocator::locate_several`] finds how many targets there are and where; [`locate_jointly`] takes a given number of
+//! targets and unknown clocks in any layout. What follows is about one target and known clocks.
 //!
 //! The evidence of a path may be its spectrum or less ([`Evidence`]):
 //!
@@ -41,6 +42,7 @@ mod moments;
 mod posterior;
 mod protection;
 mod scene;
+mod several;
 mod timing;
 
 pub use clocks::{ClockPrior, ClockPriorError, ClockUpdate};
@@ -54,3 +56,4 @@ pub use layout::{Layout, LayoutError, LayoutIrs};
 pub use locate::{
     AlternativePosition, DirectFix, DirectLocator, DirectSettings, Disagreement, Missed, Survey,
 };
+pub use several::{LocatedTarget, MOST_TARGETS, TargetList};

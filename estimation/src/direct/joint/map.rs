@@ -21,7 +21,7 @@ const LEAST_LEFT: f64 = 0.05;
 
 /// Clock offsets that are tried, with their phasors `exp(+j w o)` on all subcarriers.
 #[derive(Debug, Clone)]
-pub(super) struct Lags {
+pub(in super::super) struct Lags {
     pub offsets_m: Vec<f64>,
     phasors: Vec<Vec<Complex64>>,
 }
@@ -46,24 +46,25 @@ impl Lags {
 }
 
 /// The targets found so far, seen on one path.
-struct PresentPath {
-    k: usize,
-    factor: Option<Cholesky<Complex64, Dyn>>,
+pub(in super::super) struct PresentPath {
+    pub k: usize,
+    pub factor: Option<Cholesky<Complex64, Dyn>>,
     /// Stream vectors of the targets, with delays and offset.
-    streams: Vec<Vec<Complex64>>,
+    pub streams: Vec<Vec<Complex64>>,
 }
 
 /// The targets found so far, seen at one node, and the data without them.
-struct PresentNode {
-    l: usize,
-    rows: Vec<Vec<Complex64>>,
-    arrivals: Vec<Vec<Complex64>>,
-    paths: Vec<PresentPath>,
-    turn: Option<Vec<Complex64>>,
+pub(in super::super) struct PresentNode {
+    pub l: usize,
+    pub rows: Vec<Vec<Complex64>>,
+    pub arrivals: Vec<Vec<Complex64>>,
+    pub paths: Vec<PresentPath>,
+    /// `exp(-j w o_l)` on all subcarriers, where offsets are part of the state and there are targets.
+    pub turn: Option<Vec<Complex64>>,
 }
 
 /// Value of the map at every grid point; `offsets_m[point]` are the offsets of all nodes where they are searched.
-pub(super) struct Map {
+pub(in super::super) struct Map {
     pub values: Vec<f64>,
     pub offsets_m: Vec<Vec<f64>>,
 }
@@ -138,7 +139,7 @@ impl JointLikelihood<'_> {
     }
 
     /// The nodes with the data that the targets of a state leave.
-    fn present(&self, state: &DVector<f64>) -> Vec<PresentNode> {
+    pub fn present(&self, state: &DVector<f64>) -> Vec<PresentNode> {
         let sight = self.sight(state, false);
         let has_targets = !sight.views.is_empty();
         let each = self.sensing().map(|(l, rows)| {

@@ -14,6 +14,9 @@ mod state;
 #[cfg(test)]
 mod tests;
 
+pub(super) use map::PresentNode;
+pub(super) use state::JointLikelihood;
+
 use model::Point;
 use nalgebra::DMatrix;
 

@@ -12,7 +12,7 @@ use crate::ascent::Expansion;
 
 /// Spectra of several targets, with or without unknown clock offsets.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct JointLikelihood<'a> {
+pub(in super::super) struct JointLikelihood<'a> {
     pub layout: &'a Layout,
     pub evidence: &'a Evidence,
     /// Whether clock offsets are part of the state.
@@ -20,7 +20,7 @@ pub(super) struct JointLikelihood<'a> {
 }
 
 /// The sensing nodes with their targets' views, at one state.
-pub(super) struct Sight {
+pub(in super::super) struct Sight {
     /// Per target, per IRS.
     pub views: Vec<Vec<View>>,
     /// Per node: `exp(-j w o_l)` on all subcarriers, where offsets are part of the state.
