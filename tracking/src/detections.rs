@@ -56,7 +56,7 @@ pub struct DetectionModel {
     /// False detections in a frame per square (cubic, in space) metre. Default: 1e-3.
     pub clutter_density: f64,
     /// Targets that no track follows per square (cubic) metre and frame. Default: 1e-6, one in 10 000 frames in a hall
-    /// of 100 square metres: an empty hall has no false track for hours, and a target is confirmed by its third detection.
+    /// of 100 square metres: an empty hall has no false track for hours, and a target is confirmed by its third or fourth detection.
     pub birth_density: f64,
     /// Probability that a detection of a target is inside the gate of its track. Default: 0.9999.
     pub gate_probability: f64,
@@ -280,20 +280,26 @@ impl Observation for Detections {
             self.resolve(&cluster, &frame, &mut believed);
         }
         let believed: Vec<Believed> = believed.into_iter().flatten().collect();
-        let claims = Claims::new(self.laws.len(), &contenders, &believed);
         let model = &self.model;
         let inside = model.detection_probability * model.gate_probability;
-        let tracks = predicted.iter().zip(&believed).enumerate().map(|(track, (prior, believed))| {
-            let missed = believed.marginals.missed * (1.0 - inside) * prior.existence
-                / (1.0 - inside * prior.existence);
-            let seen: f64 = believed.marginals.gated.iter().sum();
-            Updated {
-                law: believed.sum.law(&prior.law, missed).unwrap_or_else(|| prior.law.clone()),
-                existence: (seen + missed).clamp(0.0, 1.0),
-                detected: seen > missed,
-                merged_with: claims.merged_with(track),
-                doubtful_identity: claims.overlap(track) >= COMPETES,
-            }
+        // Probabilities that a track exists and is missed, and that it is seen.
+        let missed: Vec<f64> = predicted
+            .iter()
+            .zip(&believed)
+            .map(|(prior, believed)| {
+                let share = (1.0 - inside) * prior.existence / (1.0 - inside * prior.existence);
+                believed.marginals.missed * share
+            })
+            .collect();
+        let seen: Vec<f64> = believed.iter().map(|believed| believed.marginals.gated.iter().sum()).collect();
+        let existences: Vec<f64> = missed.iter().zip(&seen).map(|(a, b)| (a + b).clamp(0.0, 1.0)).collect();
+        let claims = Claims::new(self.laws.len(), &contenders, &believed, existences);
+        let tracks = predicted.iter().zip(&believed).enumerate().map(|(track, (prior, believed))| Updated {
+            law: believed.sum.law(&prior.law, missed[track]).unwrap_or_else(|| prior.law.clone()),
+            existence: claims.existences[track],
+            detected: seen[track] > missed[track],
+            merged_with: claims.merged_with(track),
+            doubtful_identity: claims.overlap(track) >= COMPETES,
         });
         let tracks = tracks.collect();
         let new = model.detection_probability * model.birth_density / model.unexplained_density();
@@ -311,10 +317,12 @@ struct Claims {
     of_detections: Vec<Vec<(usize, f64)>>,
     /// The detections that a track may have caused.
     of_tracks: Vec<Vec<(usize, f64)>>,
+    /// Probability that a track exists.
+    existences: Vec<f64>,
 }
 
 impl Claims {
-    fn new(detections: usize, contenders: &[Contender], believed: &[Believed]) -> Self {
+    fn new(detections: usize, contenders: &[Contender], believed: &[Believed], existences: Vec<f64>) -> Self {
         let mut of_detections: Vec<Vec<(usize, f64)>> = vec![Vec::new(); detections];
         let mut of_tracks: Vec<Vec<(usize, f64)>> = Vec::with_capacity(contenders.len());
         for (track, (contender, believed)) in contenders.iter().zip(believed).enumerate() {
@@ -328,7 +336,7 @@ impl Claims {
         for claims in &mut of_detections {
             claims.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
         }
-        Self { of_detections, of_tracks }
+        Self { of_detections, of_tracks, existences }
     }
 
     /// The strongest other claim to a detection.
@@ -344,14 +352,15 @@ impl Claims {
         self.of_tracks[track].iter().map(shared).sum()
     }
 
-    /// The detection that a track has to itself or shares with others, if it has no second one.
+    /// The detection that a track has caused if it exists, if there is no second one.
     fn only_detection(&self, track: usize) -> Option<usize> {
-        let mut claimed = self.of_tracks[track].iter().filter(|(_, probability)| *probability >= COMPETES);
+        let enough = COMPETES * self.existences[track];
+        let mut claimed = self.of_tracks[track].iter().filter(|(_, probability)| *probability >= enough);
         let first = claimed.next().map(|&(detection, _)| detection);
         first.filter(|_| claimed.next().is_none())
     }
 
-    /// The track that shares its only detection with this one, for which it is the only one too.
+    /// The track that has probably caused the only detection of this one, for which it is the only one too.
     fn merged_with(&self, track: usize) -> Option<usize> {
         let detection = self.only_detection(track)?;
         let (other, probability) = self.rival(track, detection)?;

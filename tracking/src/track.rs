@@ -28,6 +28,8 @@ pub struct Track {
     pub coasting: bool,
     /// Time of the first frame that showed it.
     pub born_s: f64,
+    /// Time of the frame that confirmed it first.
+    pub confirmed_s: Option<f64>,
     /// Time of the last frame that showed it.
     pub seen_s: f64,
     /// Whether it may have changed places with another track in the last frame.
@@ -36,7 +38,7 @@ pub struct Track {
     pub doubtful_s: Option<f64>,
     /// The other track that the last frame showed in the same place.
     pub merged_with: Option<u64>,
-    /// The last track that became a part of this one because frames showed both in the same place for long.
+    /// The last track that became a part of this one: frames showed both in the same place, and never apart since.
     pub absorbed: Option<u64>,
 }
 
@@ -71,7 +73,7 @@ pub enum EndCause {
     Existence,
     /// No frame showed it for too long.
     Coasting,
-    /// It became a part of this other track.
+    /// It became a part of this other track, because frames showed both in the same place and never apart since.
     MergedInto(u64),
     /// There were too many tracks, and it was the least probable.
     Crowded,
@@ -84,7 +86,7 @@ pub struct EndedTrack {
     pub id: u64,
     /// Why it ended.
     pub cause: EndCause,
-    /// Whether it was confirmed.
+    /// Whether it was ever confirmed.
     pub confirmed: bool,
 }
 

@@ -8,7 +8,8 @@
 //! is at most the births per frame times the odds at which they start, divided by the odds of confirmation (Ville).
 //!
 //! Two tracks that frames show in one place for `merge_after_s` become one: the confirmed one, or the older of two, with
-//! existence `1 - (1 - r_1) (1 - r_2)`. The number of tracks is bounded; a birth then replaces the least probable tentative
+//! existence `1 - (1 - r_1) (1 - r_2)`; if one of them ends before without having been shown apart, it is said to have
+//! merged as well. The number of tracks is bounded; a birth then replaces the least probable tentative
 //! track if it is more probable. Frames must be in the order of time. A refused frame changes nothing.
 //!
 //! Cost: that of the observation, and a few products of matrices of order 2 D per track.
@@ -152,7 +153,7 @@ impl Tracker {
         self.merge(time_s, &mut changes);
         self.judge(time_s, &mut changes);
         self.begin(time_s, update.births, &mut changes);
-        self.mark_confirmed(&mut changes);
+        self.mark_confirmed(time_s, &mut changes);
         Ok(changes)
     }
 
@@ -217,7 +218,7 @@ impl Tracker {
             let cause = cause(index, followed);
             index += 1;
             if let Some(cause) = cause {
-                let (id, confirmed) = (followed.track.id, followed.track.is_confirmed());
+                let (id, confirmed) = (followed.track.id, followed.track.confirmed_s.is_some());
                 changes.ended.push(EndedTrack { id, cause, confirmed });
             }
             cause.is_none()
@@ -271,7 +272,7 @@ impl Tracker {
             track.existence = 1.0 - (1.0 - track.existence) * (1.0 - ended.existence);
             track.absorbed = Some(ended.id);
             let (id, cause) = (ended.id, EndCause::MergedInto(track.id));
-            changes.ended.push(EndedTrack { id, cause, confirmed: ended.is_confirmed() });
+            changes.ended.push(EndedTrack { id, cause, confirmed: ended.confirmed_s.is_some() });
             self.followed.remove(ends);
         }
         let ids: Vec<u64> = self.tracks().map(|track| track.id).collect();
@@ -281,18 +282,34 @@ impl Tracker {
         }
     }
 
-    /// Ends the tracks that probably do not exist or coast for too long.
+    /// Ends the tracks that probably do not exist or coast for too long. One that was last shown where another track is
+    /// has become a part of it.
     fn judge(&mut self, time_s: f64, changes: &mut FrameChanges) {
         let settings = self.settings;
+        let cause = |followed: &Followed| {
+            let track = &followed.track;
+            let absent = track.existence < settings.delete_existence;
+            let coasts = time_s - track.seen_s > settings.coast_limit_s;
+            let reason = if absent { EndCause::Existence } else { EndCause::Coasting };
+            (absent || coasts).then_some(reason)
+        };
+        let lasting: Vec<u64> = self
+            .followed
+            .iter()
+            .filter(|followed| cause(followed).is_none())
+            .map(|followed| followed.track.id)
+            .collect();
+        let first = changes.ended.len();
         self.retain(changes, |_, followed| {
-            if followed.track.existence < settings.delete_existence {
-                Some(EndCause::Existence)
-            } else if time_s - followed.track.seen_s > settings.coast_limit_s {
-                Some(EndCause::Coasting)
-            } else {
-                None
-            }
+            let partner = followed.sharing.map(|(partner, _)| partner).filter(|id| lasting.contains(id));
+            cause(followed).map(|cause| partner.map_or(cause, EndCause::MergedInto))
         });
+        for ended in &changes.ended[first..] {
+            let EndCause::MergedInto(partner) = ended.cause else { continue };
+            for followed in self.followed.iter_mut().filter(|followed| followed.track.id == partner) {
+                followed.track.absorbed = Some(ended.id);
+            }
+        }
     }
 
     /// Starts tracks, the most probable first, as long as there is room.
@@ -321,6 +338,7 @@ impl Tracker {
                 status: TrackStatus::Tentative,
                 coasting: false,
                 born_s: time_s,
+                confirmed_s: None,
                 seen_s: time_s,
                 doubtful_identity: false,
                 doubtful_s: None,
@@ -337,18 +355,20 @@ impl Tracker {
         let tentative = self.tracks().enumerate().filter(|(_, track)| !track.is_confirmed());
         let least = tentative.min_by(|(_, a), (_, b)| a.existence.total_cmp(&b.existence));
         let Some((index, _)) = least.filter(|(_, track)| track.existence < existence) else { return false };
-        let id = self.followed.remove(index).track.id;
-        changes.ended.push(EndedTrack { id, cause: EndCause::Crowded, confirmed: false });
+        let track = self.followed.remove(index).track;
+        let (id, confirmed) = (track.id, track.confirmed_s.is_some());
+        changes.ended.push(EndedTrack { id, cause: EndCause::Crowded, confirmed });
         true
     }
 
     /// Confirms and demotes by existence, with hysteresis.
-    fn mark_confirmed(&mut self, changes: &mut FrameChanges) {
+    fn mark_confirmed(&mut self, time_s: f64, changes: &mut FrameChanges) {
         for Followed { track, .. } in &mut self.followed {
             if track.is_confirmed() && track.existence < self.settings.demote_existence {
                 track.status = TrackStatus::Tentative;
             } else if !track.is_confirmed() && track.existence >= self.settings.confirm_existence {
                 track.status = TrackStatus::Confirmed;
+                track.confirmed_s.get_or_insert(time_s);
                 changes.confirmed.push(track.id);
             }
         }
