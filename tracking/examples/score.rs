@@ -28,6 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         if let Some(start) = request.get("start") {
             model.detection_probability = number(start, "detection_probability")?;
             model.clutter_density = number(start, "clutter_density")?;
+            model.birth_density = number(start, "birth_density")?;
             tracker = Tracker::new(2, TrackerSettings::default())?;
         } else if request.get("detections").is_some() {
             let (time_s, deviation_m) = (number(&request, "time_s")?, number(&request, "deviation_m")?);

@@ -1,7 +1,7 @@
 //! A frame as a list of detections: joint integrated probabilistic data association.
 //!
 //! Association, existence and position are estimated together (Musicki and Evans 2004): with the marginal probabilities
-//! beta of the joint events ([`association`](crate::association)) a track exists after the frame with probability
+//! beta of the joint events (module `association`) a track exists after the frame with probability
 //!
 //! `r+ = sum_j beta_tj + beta_t0 (1 - P_D P_G) r / (1 - P_D P_G r)`,
 //!

@@ -1,6 +1,6 @@
 //! Figures of a run whose truth is known: GOSPA over the frames, right counts, identity switches, latency.
 //!
-//! Every frame is assigned by [`gospa`](crate::gospa::gospa). A target has switched its identity if its track is another one
+//! Every frame is assigned by the optimum of GOSPA. A target has switched its identity if its track is another one
 //! than the last track that it had, with any gap between; its latency is the time from its first frame to the first frame in
 //! which it has a track.
 

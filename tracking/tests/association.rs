@@ -49,9 +49,12 @@ impl Scene {
     }
 }
 
-/// Existence, mean and covariance of every track and the existence of every birth, by counting through all existences
+/// Existence, mean and covariance of a track.
+type Expected = (f64, DVector<f64>, DMatrix<f64>);
+
+/// What is expected of every track and the existence of every birth, by counting through all existences
 /// and all associations as digits of a number: the states of all tracks are one vector, updated by the textbook.
-fn brute_force(scene: &Scene) -> (Vec<(f64, DVector<f64>, DMatrix<f64>)>, Vec<f64>) {
+fn brute_force(scene: &Scene) -> (Vec<Expected>, Vec<f64>) {
     let Scene { predicted, means_m, joint_m2, model } = scene;
     let (n, m, d) = (predicted.len(), means_m.len(), predicted[0].law.dimension());
     let (detect, gate) = (model.detection_probability, model.gate_probability);

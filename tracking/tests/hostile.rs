@@ -36,7 +36,7 @@ proptest! {
         let _ = PosteriorBound::new(MotionModel::default(), spread.clone()).map(|mut bound| {
             let _ = bound.step(value(0), &spread);
         });
-        let _ = gospa(&[mean.clone()], &[DVector::zeros(2)], &GospaSettings { order: value(1), cutoff_m: value(2) });
+        let _ = gospa(std::slice::from_ref(&mean), &[DVector::zeros(2)], &GospaSettings { order: value(1), cutoff_m: value(2) });
         let _ = nees_band(size, order, value(3));
     }
 

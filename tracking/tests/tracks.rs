@@ -284,3 +284,47 @@ fn the_order_of_detections_does_not_matter() {
         assert!(a.id == b.id && a.status == b.status && (&a.state - &b.state).amax() < 1e-9);
     }
 }
+
+/// Frames that say nothing: existence falls by survival alone, 0.99 per second, whatever the steps are.
+#[test]
+fn existence_falls_by_survival_and_status_has_hysteresis() {
+    struct Says(Option<f64>);
+    impl Observation for Says {
+        fn update(&self, predicted: &[Predicted]) -> FrameUpdate {
+            let say = |track: &Predicted| Updated {
+                existence: self.0.unwrap_or(track.existence),
+                detected: true,
+                ..Updated::unchanged(track)
+            };
+            FrameUpdate { tracks: predicted.iter().map(say).collect(), births: Vec::new() }
+        }
+    }
+    let mut tracker = Tracker::new(2, TrackerSettings::default()).unwrap();
+    tracker.step(0.0, &Found(PositionLaw::isotropic(&[0.0, 0.0], 0.1).unwrap(), 0.9)).unwrap();
+    for time_s in [0.5, 0.6, 1.7, 2.0] {
+        tracker.step(time_s, &Says(None)).unwrap();
+    }
+    assert!((tracker.tracks().next().unwrap().existence - 0.9 * 0.99_f64.powi(2)).abs() < 1e-12);
+    // Confirmed from 0.95 on, until it is below 0.5, and then not before 0.95 again.
+    let steps = [(0.94, false), (0.96, true), (0.6, true), (0.49, false), (0.94, false), (0.95, true)];
+    for (index, (existence, confirmed)) in steps.into_iter().enumerate() {
+        tracker.step(3.0 + index as f64, &Says(Some(existence))).unwrap();
+        assert_eq!(tracker.confirmed().count(), usize::from(confirmed), "{index}");
+    }
+    let changes = tracker.step(10.0, &Says(Some(0.9e-6))).unwrap();
+    assert_eq!(changes.ended, [EndedTrack { id: 1, cause: EndCause::Existence, confirmed: true }]);
+}
+
+#[test]
+fn a_birth_takes_the_place_of_the_least_probable_tentative_track() {
+    let settings = TrackerSettings { max_tracks: 2, ..Default::default() };
+    let mut tracker = Tracker::new(2, settings).unwrap();
+    let law = |x: f64| PositionLaw::isotropic(&[x, 0.0], 0.1).unwrap();
+    tracker.step(0.0, &Found(law(0.0), 0.3)).unwrap();
+    tracker.step(0.1, &Found(law(5.0), 0.97)).unwrap();
+    let changes = tracker.step(0.2, &Found(law(9.0), 0.2)).unwrap();
+    assert_eq!((changes.born.len(), changes.dropped_births), (0, 1));
+    let changes = tracker.step(0.3, &Found(law(9.0), 0.4)).unwrap();
+    assert_eq!(changes.ended, [EndedTrack { id: 1, cause: EndCause::Crowded, confirmed: false }]);
+    assert_eq!(tracker.tracks().map(|track| track.id).collect::<Vec<_>>(), [2, 3]);
+}
