@@ -55,7 +55,7 @@ ORDER, CUTOFF_M = 2, 2.0
 # Updates that confirm a track, frames without update that end a tentative and a confirmed one.
 CHOICES = list(itertools.product([2, 3, 4], [2, 4], [3, 6, 12]))
 # Targets that no track follows per square metre; the first is the default of hyloc.
-BIRTHS = [1e-6, 1e-5, 1e-4, 1e-3]
+BIRTHS = [1e-6, 1e-5, 1e-4]
 
 
 def hyloc(requests):

@@ -23,7 +23,7 @@ pub use gospa::{Gospa, GospaSettings, gospa};
 pub use law::{PositionLaw, Predicted, StateLaw};
 pub use motion::MotionModel;
 pub use nees::{nees, nees_band};
-pub use observation::{Birth, FrameUpdate, Observation, Updated};
+pub use observation::{Birth, FrameUpdate, Observation, Updated, existence_after};
 pub use scores::{RunScore, TargetHistory};
 pub use track::{EndCause, EndedTrack, FrameChanges, Track, TrackStatus};
 pub use tracker::{Tracker, TrackerSettings};

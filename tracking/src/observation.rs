@@ -58,3 +58,42 @@ pub struct Birth {
     /// Probability that it is a target.
     pub existence: f64,
 }
+
+/// Existence after data that are `exp(log_bayes_factor)` times as probable with the target as without it.
+///
+/// `r+ = r L / (1 - r + r L)`, without overflow for any factor; a factor that is not a number changes nothing.
+pub fn existence_after(existence: f64, log_bayes_factor: f64) -> f64 {
+    if log_bayes_factor.is_nan() || !(0.0..=1.0).contains(&existence) {
+        return existence;
+    }
+    if existence == 0.0 || existence == 1.0 {
+        return existence;
+    }
+    let log_odds = existence.ln() - (-existence).ln_1p() + log_bayes_factor;
+    if log_odds >= 0.0 { 1.0 / (1.0 + (-log_odds).exp()) } else { log_odds.exp() / (1.0 + log_odds.exp()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn existence_follows_the_bayes_factor() {
+        for (existence, factor) in [(0.5, 1.0), (0.1, 30.0), (0.9, 0.02), (1e-6, 1e9), (0.999, 1e-5)] {
+            let expected = existence * factor / (1.0 - existence + existence * factor);
+            assert!((existence_after(existence, f64::ln(factor)) - expected).abs() < 1e-14);
+        }
+        assert_eq!(existence_after(0.5, 1e4), 1.0);
+        assert_eq!(existence_after(0.5, -1e4), 0.0);
+        assert_eq!(existence_after(0.0, f64::INFINITY), 0.0);
+        assert_eq!(existence_after(1.0, f64::NEG_INFINITY), 1.0);
+        assert_eq!(existence_after(0.3, f64::NAN), 0.3);
+    }
+
+    /// A detector with P_D and no clutter but its own misses: the update of a missed track is this one.
+    #[test]
+    fn a_miss_is_a_factor_of_one_less_the_detection_probability() {
+        let expected = (1.0 - 0.9) * 0.7 / (1.0 - 0.9 * 0.7);
+        assert!((existence_after(0.7, (1.0_f64 - 0.9).ln()) - expected).abs() < 1e-15);
+    }
+}

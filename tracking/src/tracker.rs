@@ -7,8 +7,9 @@
 //! confirmed at existence r are false with probability at most 1 - r; the expected number of false confirmations per frame
 //! is at most the births per frame times the odds at which they start, divided by the odds of confirmation (Ville).
 //!
-//! Two tracks that frames show in one place for `merge_after_s` become one: the confirmed one, or the older of two, with
-//! existence `1 - (1 - r_1) (1 - r_2)`; if one of them ends before without having been shown apart, it is said to have
+//! Two tracks that frames show in one place for `merge_after_s` become one: the confirmed one, or the older of two; two
+//! tentative ones at once, because a target that is not confirmed yet may have started several, which would share its
+//! existence; the more probable one stays. What stays has existence `1 - (1 - r_1) (1 - r_2)`; if one of them ends before without having been shown apart, it is said to have
 //! merged as well. The number of tracks is bounded; a birth then replaces the least probable tentative
 //! track if it is more probable. Frames must be in the order of time. A refused frame changes nothing.
 //!
@@ -122,12 +123,12 @@ impl Tracker {
         self.tracks().filter(|track| track.is_confirmed())
     }
 
-    /// What the tracks are at a time, as an observation of that time is asked with; in the order of [`Self::tracks`].
-    pub fn predict(&self, time_s: f64) -> Result<Vec<Predicted>, TrackingError> {
-        self.prediction(time_s)?
-            .iter()
-            .map(|(law, existence)| Predicted::new(law.position()?, *existence))
-            .collect()
+    /// The identities and laws that a step at this time passes to its observation, in the same order.
+    pub fn predict(&self, time_s: f64) -> Result<Vec<(u64, Predicted)>, TrackingError> {
+        let ids = self.tracks().map(|track| track.id).zip(self.kept(time_s));
+        let ids = ids.filter(|(_, kept)| *kept).map(|(id, _)| id);
+        let laws = self.kept_prediction(time_s)?;
+        ids.zip(&laws).map(|(id, law)| Ok((id, predicted(law)?))).collect()
     }
 
     /// Takes a frame in, which must be later than the last one.
@@ -137,19 +138,14 @@ impl Tracker {
         observation: &dyn Observation,
     ) -> Result<FrameChanges, TrackingError> {
         let mut changes = FrameChanges::default();
-        let (states, kept) = (self.prediction(time_s)?, self.kept(time_s));
-        let kept_states: Vec<(StateLaw, f64)> =
-            states.into_iter().zip(&kept).filter(|(_, kept)| **kept).map(|(state, _)| state).collect();
-        let predicted = kept_states
-            .iter()
-            .map(|(law, existence)| Predicted::new(law.position()?, *existence))
-            .collect::<Result<Vec<_>, _>>()?;
+        let (states, kept) = (self.kept_prediction(time_s)?, self.kept(time_s));
+        let predicted = states.iter().map(predicted).collect::<Result<Vec<_>, _>>()?;
         let update = observation.update(&predicted);
         self.check(&update, predicted.len())?;
         // Nothing is refused from here on.
         self.time_s = Some(time_s);
         self.retain(&mut changes, |index, _| if kept[index] { None } else { Some(EndCause::Coasting) });
-        self.condition(time_s, kept_states, &update.tracks);
+        self.condition(time_s, states, &update.tracks);
         self.merge(time_s, &mut changes);
         self.judge(time_s, &mut changes);
         self.begin(time_s, update.births, &mut changes);
@@ -157,8 +153,8 @@ impl Tracker {
         Ok(changes)
     }
 
-    /// Laws of the states and existences at a time.
-    fn prediction(&self, time_s: f64) -> Result<Vec<(StateLaw, f64)>, TrackingError> {
+    /// Laws of the states and existences at a time, of the tracks that are still followed then.
+    fn kept_prediction(&self, time_s: f64) -> Result<Vec<(StateLaw, f64)>, TrackingError> {
         if !time_s.is_finite() || time_s.abs() > 1e12 {
             return Err(TrackingError::Time { time_s });
         }
@@ -167,14 +163,14 @@ impl Tracker {
             Some(last_s) => time_s - last_s,
             None => 0.0,
         };
-        // Tracks that would coast for longer have ended, so that a long gap is no error.
-        let step_s = step_s.min(2e4);
         let motion = &self.settings.motion;
         let predict = |followed: &Followed| {
             let law = motion.predict(&followed.law, step_s)?;
             Ok((law, followed.track.existence * motion.survival(step_s)))
         };
-        self.followed.iter().map(predict).collect()
+        // After a long gap no track is followed, so that it is no error.
+        let followed = self.followed.iter().zip(self.kept(time_s)).filter(|(_, kept)| *kept);
+        followed.map(|(followed, _)| predict(followed)).collect()
     }
 
     /// Which tracks are still followed at the time of a frame, whatever it shows.
@@ -254,19 +250,25 @@ impl Tracker {
     /// Makes one of two tracks that share their detections for long.
     fn merge(&mut self, time_s: f64, changes: &mut FrameChanges) {
         let after_s = self.settings.merge_after_s;
+        // Two tentative tracks at one detection are two beginnings of one track.
+        let begins = |id: u64| self.tracks().any(|track| track.id == id && !track.is_confirmed());
         let due = |followed: &Followed| {
             let (partner, since_s) = followed.sharing?;
-            (time_s - since_s >= after_s && followed.track.merged_with == Some(partner))
-                .then_some((followed.track.id, partner))
+            let long = time_s - since_s >= after_s || (begins(followed.track.id) && begins(partner));
+            (long && followed.track.merged_with == Some(partner)).then_some((followed.track.id, partner))
         };
         let pairs: Vec<(u64, u64)> = self.followed.iter().filter_map(due).collect();
         for (first, second) in pairs {
             let place = |id: u64| self.followed.iter().position(|followed| followed.track.id == id);
             // Either may have ended in another pair.
             let (Some(first), Some(second)) = (place(first), place(second)) else { continue };
-            let rank =
-                |index: usize| (!self.followed[index].track.is_confirmed(), self.followed[index].track.id);
-            let (stays, ends) = if rank(first) < rank(second) { (first, second) } else { (second, first) };
+            let (one, other) = (&self.followed[first].track, &self.followed[second].track);
+            let stays_first = match (one.is_confirmed(), other.is_confirmed()) {
+                (true, true) => one.id < other.id,
+                (false, false) => (one.existence, other.id) > (other.existence, one.id),
+                (confirmed, _) => confirmed,
+            };
+            let (stays, ends) = if stays_first { (first, second) } else { (second, first) };
             let ended = self.followed[ends].track.clone();
             let track = &mut self.followed[stays].track;
             track.existence = 1.0 - (1.0 - track.existence) * (1.0 - ended.existence);
@@ -373,4 +375,9 @@ impl Tracker {
             }
         }
     }
+}
+
+/// The law of a state and its existence as an observation sees them.
+fn predicted((law, existence): &(StateLaw, f64)) -> Result<Predicted, TrackingError> {
+    Predicted::new(law.position()?, *existence)
 }

@@ -244,6 +244,9 @@ fn frames_out_of_order_are_refused_and_change_nothing() {
     for frame in 0..5 {
         tracker.step(f64::from(frame) * STEP_S, &at(&[[0.0, 0.0]])).unwrap();
     }
+    let predicted = tracker.predict(0.25).unwrap();
+    assert!(predicted.iter().map(|(id, _)| *id).eq(tracker.tracks().map(|track| track.id)));
+    assert!(tracker.predict(0.2).is_err());
     let before: Vec<Track> = tracker.tracks().cloned().collect();
     for time_s in [0.1, 0.2, f64::NAN, f64::INFINITY, -1.0] {
         assert!(tracker.step(time_s, &at(&[[0.0, 0.0]])).is_err(), "{time_s}");
@@ -327,4 +330,60 @@ fn a_birth_takes_the_place_of_the_least_probable_tentative_track() {
     let changes = tracker.step(0.3, &Found(law(9.0), 0.4)).unwrap();
     assert_eq!(changes.ended, [EndedTrack { id: 1, cause: EndCause::Crowded, confirmed: false }]);
     assert_eq!(tracker.tracks().map(|track| track.id).collect::<Vec<_>>(), [2, 3]);
+}
+
+/// A target that may have started two tentative tracks has one after the first frame that shows both at one detection,
+/// which exists with the probability that either does.
+#[test]
+fn two_beginnings_of_one_track_become_one_at_once() {
+    let mut tracker = Tracker::new(2, TrackerSettings::default()).unwrap();
+    let law = |x: f64| PositionLaw::isotropic(&[x, 0.0], 0.1).unwrap();
+    tracker.step(0.0, &Found(law(0.0), 0.3)).unwrap();
+    tracker.step(0.05, &Found(law(0.02), 0.3)).unwrap();
+    let (_, predicted): (Vec<u64>, Vec<Predicted>) = tracker.predict(0.1).unwrap().into_iter().unzip();
+    let either = at(&[[0.01, 0.0]]).update(&predicted).tracks;
+    let either = 1.0 - either.iter().map(|track| 1.0 - track.existence).product::<f64>();
+    let changes = tracker.step(0.1, &at(&[[0.01, 0.0]])).unwrap();
+    assert_eq!(changes.ended.len(), 1, "{changes:?}");
+    assert!(matches!(changes.ended[0].cause, EndCause::MergedInto(1 | 2)));
+    let track = tracker.tracks().next().unwrap();
+    assert!((track.existence - either).abs() < 1e-12 && track.absorbed == Some(changes.ended[0].id));
+}
+
+/// Two confirmed tracks that every second frame shows in one place, and the others not at all, are one after 0.5 s and not
+/// before; a frame that shows them apart starts the time anew.
+#[test]
+fn misses_do_not_interrupt_a_merger_and_a_frame_apart_does() {
+    struct Pair {
+        shared: bool,
+        detected: bool,
+    }
+    impl Observation for Pair {
+        fn update(&self, predicted: &[Predicted]) -> FrameUpdate {
+            let say = |(index, track): (usize, &Predicted)| Updated {
+                existence: 0.99,
+                detected: self.detected,
+                merged_with: (self.shared && predicted.len() == 2).then_some(1 - index),
+                ..Updated::unchanged(track)
+            };
+            FrameUpdate { tracks: predicted.iter().enumerate().map(say).collect(), births: Vec::new() }
+        }
+    }
+    for apart_frame in [None, Some(4)] {
+        let mut tracker = Tracker::new(2, TrackerSettings::default()).unwrap();
+        let law = PositionLaw::isotropic(&[0.0, 0.0], 0.1).unwrap();
+        tracker.step(0.0, &Found(law.clone(), 0.99)).unwrap();
+        tracker.step(0.01, &Found(law, 0.99)).unwrap();
+        let mut merged = None;
+        for frame in 0..20 {
+            let shared = frame % 2 == 0 && apart_frame != Some(frame);
+            let detected = shared || apart_frame == Some(frame);
+            let changes = tracker.step(0.1 + 0.0625 * f64::from(frame), &Pair { shared, detected }).unwrap();
+            if changes.ended == [EndedTrack { id: 2, cause: EndCause::MergedInto(1), confirmed: true }] {
+                merged = Some(frame);
+            }
+        }
+        // Shared from frame 0, or from frame 6 on; 8 frames are half a second.
+        assert_eq!(merged, Some(if apart_frame.is_none() { 8 } else { 14 }));
+    }
 }
