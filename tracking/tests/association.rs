@@ -144,6 +144,27 @@ fn oracle_all_joint_events() {
     }
 }
 
+/// Two tracks 50 m apart share no detection, but their detections have correlated errors and are used together.
+#[test]
+fn oracle_correlation_connects_what_gates_do_not() {
+    let mut rng = seeded(14);
+    for _ in 0..20 {
+        let mut scene = scene(&mut rng, 2, 2, 2, true);
+        let shift = |law: &PositionLaw| {
+            PositionLaw::new(law.mean_m().add_scalar(50.0), law.covariance_m2().clone()).unwrap()
+        };
+        scene.predicted[1].law = shift(&scene.predicted[1].law);
+        scene.means_m[1].add_scalar_mut(50.0);
+        let (expected, _) = brute_force(&scene);
+        let found = scene.detections().update(&scene.predicted);
+        for (found, (existence, mean, _)) in found.tracks.iter().zip(&expected) {
+            assert!((found.existence - existence).abs() < 1e-10, "{} {existence}", found.existence);
+            assert!((found.law.mean_m() - mean).amax() < 1e-9, "{} {mean}", found.law.mean_m());
+            assert!(!found.doubtful_identity && found.merged_with.is_none());
+        }
+    }
+}
+
 /// The cross terms matter: without them the answers of the same frames differ by far more than the tolerance above.
 #[test]
 fn cross_terms_are_used() {
