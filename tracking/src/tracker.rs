@@ -7,11 +7,13 @@
 //! confirmed at existence r are false with probability at most 1 - r; the expected number of false confirmations per frame
 //! is at most the births per frame times the odds at which they start, divided by the odds of confirmation (Ville).
 //!
-//! Two tracks that frames show in one place for `merge_after_s` become one: the confirmed one, or the older of two; two
-//! tentative ones at once, because a target that is not confirmed yet may have started several, which would share its
-//! existence; the more probable one stays. What stays has existence `1 - (1 - r_1) (1 - r_2)`; if one of them ends before without having been shown apart, it is said to have
-//! merged as well. The number of tracks is bounded; a birth then replaces the least probable tentative
-//! track if it is more probable. Frames must be in the order of time. A refused frame changes nothing.
+//! Two tracks that frames show in one place for `merge_after_s` become one: the confirmed one, or the older of two. Two
+//! tentative ones become one at once, the more probable, because a target that is not confirmed yet may have started
+//! several, which would share its existence. What stays has existence `1 - (1 - r_1) (1 - r_2)`. If one of two ends earlier
+//! without having been shown apart, it is said to have merged as well.
+//!
+//! The number of tracks is bounded; a birth then replaces the least probable tentative track if it is more probable. Frames
+//! must be in the order of time. A refused frame changes nothing.
 //!
 //! Cost: that of the observation, and a few products of matrices of order 2 D per track.
 
