@@ -150,10 +150,9 @@ fn oracle_correlation_connects_what_gates_do_not() {
     let mut rng = seeded(14);
     for _ in 0..20 {
         let mut scene = scene(&mut rng, 2, 2, 2, true);
-        let shift = |law: &PositionLaw| {
-            PositionLaw::new(law.mean_m().add_scalar(50.0), law.covariance_m2().clone()).unwrap()
-        };
-        scene.predicted[1].law = shift(&scene.predicted[1].law);
+        let near = &scene.predicted[1].law;
+        let far = PositionLaw::new(near.mean_m().add_scalar(50.0), near.covariance_m2().clone()).unwrap();
+        scene.predicted[1].law = far;
         scene.means_m[1].add_scalar_mut(50.0);
         let (expected, _) = brute_force(&scene);
         let found = scene.detections().update(&scene.predicted);
