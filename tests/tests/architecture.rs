@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-const CRATES: [&str; 11] = [
+const CRATES: [&str; 12] = [
     "model",
     "estimation",
+    "tracking",
     "settings",
     "trust",
     "proto",
@@ -48,7 +49,7 @@ fn offenders(folder: &str, forbidden: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn model_and_estimation_are_pure() {
+fn the_core_is_pure() {
     let forbidden = [
         "std::fs",
         "std::net",
@@ -64,8 +65,17 @@ fn model_and_estimation_are_pure() {
         "println!(",
         "print!(",
     ];
-    for folder in ["model/src", "estimation/src"] {
+    for folder in ["model/src", "estimation/src", "tracking/src"] {
         assert_eq!(offenders(folder, &forbidden), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn tracking_knows_no_signals() {
+    // Tracks are made from laws of positions; what made them stays outside.
+    let manifest = std::fs::read_to_string(root().join("tracking/Cargo.toml")).unwrap();
+    for name in ["model", "estimation", "rayon"] {
+        assert!(!manifest.lines().any(|line| line.starts_with(&format!("{name}."))), "{name}");
     }
 }
 
@@ -186,12 +196,14 @@ fn mains_are_short() {
 
 #[test]
 fn randomness_has_one_door() {
-    for folder in ["model/src", "estimation/src"] {
+    for folder in ["model/src", "estimation/src", "tracking/src"] {
         let found: Vec<String> =
             offenders(folder, &["rand::rng()", "thread_rng", "from_os_rng", "from_entropy"]);
         assert_eq!(found, Vec::<String>::new());
     }
-    assert_eq!(offenders("estimation/src", &["rand_chacha", "use rand::"]), Vec::<String>::new());
+    for folder in ["estimation/src", "tracking/src"] {
+        assert_eq!(offenders(folder, &["rand_chacha", "use rand::"]), Vec::<String>::new());
+    }
     // Secrets come from the operating system, in one place.
     let processes =
         ["telemetry", "settings", "simulator", "irs-node", "fusion-center", "backhaul", "hyloc", "proto"];
