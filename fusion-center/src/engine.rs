@@ -196,6 +196,8 @@ impl Engine {
                 }
                 event = events.recv(), if open => match event {
                     Some(Event::Report(incoming)) => self.take(*incoming),
+                    // The end of an old stream may be told after the beginning of the next one.
+                    Some(Event::Presence { node, present: false }) if self.node_table.is_connected(node) => {}
                     Some(Event::Presence { node, present }) => {
                         if let Some(clocks) = self.clocks.as_ref().filter(|_| present) {
                             locked(clocks).restart(node);

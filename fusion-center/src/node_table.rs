@@ -201,6 +201,11 @@ impl NodeTable {
         current
     }
 
+    /// Whether the node of an index has a stream now.
+    pub fn is_connected(&self, index: usize) -> bool {
+        self.state().registry.holder(index).1
+    }
+
     /// Whether a session is the current one of its index.
     pub fn is_current(&self, session: &str) -> bool {
         self.state().registry.is_current(session)
