@@ -184,7 +184,7 @@ mod tests {
     use crate::basis::Basis;
     use crate::fix::{Source, milliseconds};
     use crate::fix_log::{Existing, FixLog};
-    use crate::truth::TrueTarget;
+    use crate::truth::TrueFrame;
     use estimation::fusion::FrameBlocks;
     use model::{Point, Scenario};
     use proto::convert::{FrameId, Times};
@@ -256,9 +256,10 @@ mod tests {
         let viewer = publisher.viewer();
         assert_eq!((viewer.tally().without_fix, std::fs::read_to_string(&path).unwrap().len()), (3, 0));
         // The truth of the last comes first: the others were passed over, and are written without.
-        let target = TrueTarget { position_m: Point::new(1.0, 2.0, 0.0), rcs_m2: 5.0 };
-        source.tell(FrameId { run: 1, frame: 0 }, target).unwrap();
-        source.tell(FrameId { run: 1, frame: 2 }, target).unwrap();
+        let clock_offset_s = vec![1e-9, 0.0, -2e-9];
+        let told = TrueFrame { position_m: Point::new(1.0, 2.0, 0.0), rcs_m2: 5.0, clock_offset_s };
+        source.tell(FrameId { run: 1, frame: 0 }, told.clone()).unwrap();
+        source.tell(FrameId { run: 1, frame: 2 }, told).unwrap();
         let mut latest = viewer.live().unwrap();
         drop(publisher);
         thread.finish().unwrap();
@@ -267,6 +268,7 @@ mod tests {
         assert_eq!(fixes.iter().map(|fix| fix.frame).collect::<Vec<_>>(), [0, 1, 2]);
         assert_eq!(fixes.iter().map(|fix| fix.truth.is_some()).collect::<Vec<_>>(), [true, false, true]);
         let shown = latest.borrow_and_update().clone().unwrap();
-        assert!(shown.frame == 2 && shown.truth.is_some(), "the page is told again");
+        assert_eq!(shown.frame, 2);
+        assert_eq!(shown.truth.as_ref().unwrap().clock_offset_ns, [1.0, 0.0, -2.0], "the page is told again");
     }
 }
