@@ -1,6 +1,7 @@
 // The page: live data in, pictures out.
 
 import { drawError, drawLatency } from "./charts.js";
+import { showClocks, showOffsets } from "./clocks.js";
 import { startControls } from "./controls.js";
 import { byId, choices, say } from "./dom.js";
 import { SiteMap } from "./map.js";
@@ -33,6 +34,7 @@ function showStatus(status) {
   choices(byId("node"), ["all", ...indices], view.chosen ?? "all", (node) => (node === "all" ? "all" : `${node}`));
   showHealth(status, view.fixes.at(-1));
   showStages(status.latency_ms);
+  showClocks(status, view.fixes, view.chosen);
 }
 
 function stageTimes({ timing }) {
@@ -50,6 +52,7 @@ function showFix(fix) {
   drawError(byId("error"), view.fixes.map(({ truth }) => ({ error: truth?.error_m, bound: truth?.bound_rms_m })));
   drawLatency(byId("latency"), view.fixes.map(stageTimes));
   showWires(view.fixes);
+  if (view.status) showOffsets(view.status.nodes, view.fixes, view.chosen);
 }
 
 function takeFix(fix) {
@@ -90,7 +93,7 @@ function showState() {
   else if (view.paused) [state, text] = ["paused", "paused"];
   say(badge, text);
   badge.dataset.state = state;
-  for (const id of ["map", "side", "close", "paths", "error", "latency"]) byId(id).classList.toggle("stale", state === "stale");
+  for (const id of ["map", "side", "close", "paths", "error", "latency", "offsets"]) byId(id).classList.toggle("stale", state === "stale");
 }
 
 function pause() {

@@ -1,4 +1,4 @@
-// Charts over time: error against the bound, latency stacked by stage.
+// Charts over time: error against the bound, latency stacked by stage, clock offsets by node.
 
 import { element } from "./dom.js";
 
@@ -58,5 +58,46 @@ export function drawLatency(svg, rows) {
     const back = below.map((v, i) => [i, v]).reverse().map(([i, v]) => `L${point(i, v)}`).join("");
     element("path", { class: `s${stage}`, d: `${there}${back}Z` }, svg);
     below = above;
+  });
+}
+
+// A round step that divides a span into two to five parts.
+function roundStep(span) {
+  const power = 10 ** Math.floor(Math.log10(span / 2));
+  return power * ([5, 2].find((factor) => 2 * factor * power <= span) ?? 1);
+}
+
+// Rows of {offsets, truths} in nanoseconds by node; for every node its hue, the row in which its clock has stepped, and whether it
+// stands back.
+export function drawOffsets(svg, rows, nodes) {
+  frame(svg);
+  const values = rows.flatMap(({ offsets, truths }) => [...offsets, ...truths]);
+  if (!values.length) return;
+  const middle = (Math.min(...values) + Math.max(...values)) / 2, half = Math.max(0.55 * (Math.max(...values) - Math.min(...values)), 0.5);
+  const y = (v) => TOP + ((HEIGHT - BOTTOM - TOP) * (middle + half - v)) / (2 * half);
+  const part = roundStep(2 * half);
+  for (let i = Math.ceil((middle - half) / part); i * part <= middle + half; i++) {
+    const large = 2 * half > 1900, value = large ? (i * part) / 1000 : i * part;
+    rule(svg, y(i * part), `${Number(value.toFixed(2))} ${large ? "µs" : "ns"}`);
+  }
+  const line = (name, node) => {
+    let pen = "M";
+    const points = rows.map((row, i) => {
+      const value = row[name][node], from = pen;
+      pen = value == null ? "M" : "L";
+      return value == null ? "" : `${from}${across(i, rows.length).toFixed(1)} ${y(value).toFixed(1)}`;
+    });
+    return points.join("");
+  };
+  nodes.forEach(({ hue, step, back }, node) => {
+    const group = element("g", { "data-clock": node, class: back ? "back" : "" }, svg);
+    group.style.setProperty("--hue", hue);
+    if (step != null) {
+      element("path", { class: "line line-step", d: `M${across(step, rows.length).toFixed(1)} ${TOP}V${HEIGHT - BOTTOM}` }, group);
+    }
+    for (const [name, kind] of [["offsets", "line-offset"], ["truths", "line-truth"]]) {
+      const d = line(name, node);
+      if (d) element("path", { class: `line ${kind}`, d }, group);
+    }
   });
 }

@@ -74,6 +74,7 @@ mod tests {
             bound_rms_m: None,
             bound_m2: Some(bound_m2),
             nees: None,
+            clock_offset_ns: Vec::new(),
         };
         FixRecord { position_m: Some(FixPlace::new(error, Axes::Xyz)), truth: Some(truth), ..record }
     }

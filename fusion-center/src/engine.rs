@@ -322,7 +322,7 @@ impl Engine {
             self.requests.set_clock(node, known.then_some(clock.offset_s));
         }
         drop(filter);
-        self.node_table.clocks(estimates);
+        self.node_table.clocks(estimates, solved.record.frame_id(), &update.stepped);
     }
 
     fn observe_run(&mut self) {

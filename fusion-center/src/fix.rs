@@ -23,7 +23,7 @@ pub enum Source {
     Replayed,
 }
 
-/// The true position of the target, and the fix compared with it.
+/// The true position of the target with the true clocks, and the fix compared with them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Truth {
     pub position_m: FixPlace,
@@ -35,6 +35,9 @@ pub struct Truth {
     pub bound_m2: Option<Vec<f64>>,
     /// Normalised squared error; its mean is the number of free coordinates for a consistent covariance.
     pub nees: Option<f64>,
+    /// Offset of the clock of every node; none where clocks are trusted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clock_offset_ns: Vec<f64>,
 }
 
 /// Latencies of a fix; the lists are indexed like `nodes`.

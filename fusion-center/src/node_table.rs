@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use estimation::clock_filter::ClockEstimate;
 use proto::clock::{steady_time_ns, unix_time_ns};
-use proto::convert::Report;
+use proto::convert::{FrameId, Report};
 use proto::secret::secret;
 use serde::Serialize;
 use telemetry::{Counter, Gauge, Metrics};
@@ -52,12 +52,20 @@ pub struct NodeClock {
     /// Standard deviation of the offset.
     pub deviation_ns: f64,
     pub rate_ppb: f64,
+    /// The frame of the current run in which it was last found to have stepped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stepped_frame: Option<u64>,
 }
 
-impl From<ClockEstimate> for NodeClock {
-    fn from(clock: ClockEstimate) -> Self {
+impl NodeClock {
+    fn new(clock: ClockEstimate, stepped_frame: Option<u64>) -> Self {
         let ClockEstimate { offset_s, deviation_s, rate } = clock;
-        Self { offset_ns: offset_s * 1e9, deviation_ns: deviation_s * 1e9, rate_ppb: rate * 1e9 }
+        Self {
+            offset_ns: offset_s * 1e9,
+            deviation_ns: deviation_s * 1e9,
+            rate_ppb: rate * 1e9,
+            stepped_frame,
+        }
     }
 }
 
@@ -73,6 +81,8 @@ struct NodeTableState {
     last: Vec<Option<(u64, u64)>>,
     /// Clocks of all nodes; empty where they are trusted.
     clocks: Vec<NodeClock>,
+    /// The run of the frames that they were estimated with.
+    clock_run: Option<u64>,
 }
 
 /// Metrics of one node.
@@ -161,6 +171,7 @@ impl NodeTable {
             offered_ns: None,
             last: vec![None; irs_count],
             clocks: Vec::new(),
+            clock_run: None,
         };
         let metrics = Arc::new(FusionMetrics::new(irs_count, metrics));
         Self { state: Arc::new(Mutex::new(state)), metrics }
@@ -291,14 +302,21 @@ impl NodeTable {
         }
     }
 
-    /// The clocks of all nodes as estimated now.
-    pub fn clocks(&self, clocks: Vec<ClockEstimate>) {
+    /// The clocks of all nodes as estimated with a frame, and the nodes whose clocks have stepped in it.
+    pub fn clocks(&self, clocks: Vec<ClockEstimate>, frame: FrameId, stepped: &[usize]) {
         for (metrics, clock) in self.metrics.nodes.iter().zip(&clocks) {
             metrics.clock_offset.set(clock.offset_s);
             metrics.clock_deviation.set(clock.deviation_s);
             metrics.clock_rate.set(clock.rate);
         }
-        self.state().clocks = clocks.into_iter().map(NodeClock::from).collect();
+        let mut state = self.state();
+        if state.clock_run.replace(frame.run) != Some(frame.run) {
+            state.clocks.clear();
+        }
+        let before = |node: usize| state.clocks.get(node).and_then(|clock| clock.stepped_frame);
+        let last = |node: usize| if stepped.contains(&node) { Some(frame.frame) } else { before(node) };
+        let clocks = clocks.into_iter().enumerate().map(|(node, clock)| NodeClock::new(clock, last(node)));
+        state.clocks = clocks.collect();
     }
 
     pub fn nodes(&self) -> Vec<NodeView> {

@@ -196,7 +196,7 @@ mod tests {
     use crate::basis::Basis;
     use crate::fix::{Source, milliseconds};
     use crate::fix_log::{Existing, FixLog};
-    use crate::truth::TrueTarget;
+    use crate::truth::TrueFrame;
     use estimation::fusion::FrameBlocks;
     use model::{Point, Scenario};
     use proto::convert::{FrameId, Times};
@@ -275,10 +275,11 @@ mod tests {
         watcher.blocking_recv().unwrap();
         assert_eq!(written.try_recv(), Err(TryRecvError::Empty));
         // The truth of the last comes first: the others were passed over, and are written without.
-        let target = TrueTarget { position_m: Point::new(1.0, 2.0, 0.0), rcs_m2: 5.0 };
-        source.tell(FrameId { run: 1, frame: 0 }, target).unwrap();
-        source.tell(FrameId { run: 1, frame: 2 }, target).unwrap();
-        source.tell(FrameId { run: 1, frame: 3 }, target).unwrap();
+        let clock_offset_s = vec![1e-9, 0.0, -2e-9];
+        let told = TrueFrame { position_m: Point::new(1.0, 2.0, 0.0), rcs_m2: 5.0, clock_offset_s };
+        for frame in [0, 2, 3] {
+            source.tell(FrameId { run: 1, frame }, told.clone()).unwrap();
+        }
         let mut latest = viewer.live().unwrap();
         assert!(written.blocking_recv().is_err());
         assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 4);
@@ -292,6 +293,7 @@ mod tests {
             [true, false, true, true]
         );
         let shown = latest.borrow_and_update().clone().unwrap();
-        assert!(shown.frame == 3 && shown.truth.is_some(), "the page is told again");
+        assert_eq!(shown.frame, 3);
+        assert_eq!(shown.truth.as_ref().unwrap().clock_offset_ns, [1.0, 0.0, -2.0], "the page is told again");
     }
 }

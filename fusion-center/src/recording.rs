@@ -124,7 +124,7 @@ impl ClockEntry {
 }
 
 /// The truth of a frame.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TruthEntry {
     pub run: u64,
     pub frame: u64,
@@ -133,6 +133,9 @@ pub struct TruthEntry {
     /// 1 m^2 in recordings of protocol version 2, which did not contain it.
     #[serde(default = "unit_cross_section_m2")]
     pub rcs_m2: f64,
+    /// Offset of the clock of every node; none where clocks are trusted, and in recordings that did not contain it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clock_offset_s: Vec<f64>,
 }
 
 fn unit_cross_section_m2() -> f64 {
@@ -318,9 +321,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn truth_without_a_cross_section_can_be_read() {
+    fn truth_without_a_cross_section_or_clocks_can_be_read() {
         let entry: TruthEntry =
             serde_json::from_str(r#"{"run": 1, "frame": 2, "position_m": [3.0, 4.0]}"#).unwrap();
-        assert_eq!(entry, TruthEntry { run: 1, frame: 2, position_m: [3.0, 4.0, 0.0], rcs_m2: 1.0 });
+        let (position_m, clock_offset_s) = ([3.0, 4.0, 0.0], Vec::new());
+        assert_eq!(entry, TruthEntry { run: 1, frame: 2, position_m, rcs_m2: 1.0, clock_offset_s });
     }
 }

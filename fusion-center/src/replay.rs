@@ -1,8 +1,8 @@
 //! Replays a recording: solves the same paths in the same frames and gives the same fixes, bit for bit.
 //!
 //! The file is read as a stream, once for the truth (which may have been written shortly after its frame) and once
-//! for the reports: memory does not grow with it, except for the truth's 40 bytes per frame. Every checksum is verified
-//! (see [`container`](crate::container)). A frame is solved from all of its reports or not at all: what a fault of the
+//! for the reports: memory does not grow with it, except for the truth's 72 bytes per frame, and 8 per node where clocks are
+//! not trusted. Every checksum is verified (see [`container`](crate::container)). A frame is solved from all of its reports or not at all: what a fault of the
 //! recording makes impossible is named in [`Replayed`], and the rest is replayed.
 
 mod solver;

@@ -29,7 +29,7 @@ use crate::publish::Viewer;
 use crate::recording::{TruthEntry, TruthRecorder};
 use crate::registry::{Application, RegistrationError, StreamError};
 use crate::reply::{AcknowledgementSender, SharedRequests};
-use crate::truth::{TrueTarget, TruthStore};
+use crate::truth::{TrueFrame, TruthStore};
 use crate::viewers::Viewers;
 
 /// Fixes that may wait for one watcher.
@@ -177,14 +177,24 @@ impl Fusion for FusionService {
             if !(record.rcs_m2.is_finite() && record.rcs_m2 > 0.0) {
                 return Err(Status::invalid_argument("rcs_m2 of the truth must be above 0 and finite"));
             }
-            let frame = FrameId { run: record.run, frame: record.frame };
-            let (position_m, rcs_m2) = ([record.x_m, record.y_m, record.z_m], record.rcs_m2);
-            if let Err(refusal) = source.tell(frame, TrueTarget { position_m: position_m.into(), rcs_m2 }) {
+            let v1::TruthRecord { run, frame, x_m, y_m, z_m, rcs_m2, clock_offset_s } = record;
+            if ![0, self.system.irs_count()].contains(&clock_offset_s.len()) {
+                return Err(Status::invalid_argument(
+                    "clock_offset_s of the truth must be empty or have an entry per node",
+                ));
+            }
+            if !clock_offset_s.iter().all(|offset_s| offset_s.is_finite()) {
+                return Err(Status::invalid_argument("clock_offset_s of the truth must be finite"));
+            }
+            let (frame, position_m) = (FrameId { run, frame }, [x_m, y_m, z_m]);
+            let told =
+                TrueFrame { position_m: position_m.into(), rcs_m2, clock_offset_s: clock_offset_s.clone() };
+            if let Err(refusal) = source.tell(frame, told) {
                 tracing::debug!(run = frame.run, frame = frame.frame, %refusal, "truth refused");
                 continue;
             }
             if let Some(recorder) = &self.recording {
-                let entry = TruthEntry { run: frame.run, frame: frame.frame, position_m, rcs_m2 };
+                let entry = TruthEntry { run, frame: frame.frame, position_m, rcs_m2, clock_offset_s };
                 recorder.truth(entry, unix_time_ns());
             }
             taken += 1;

@@ -27,11 +27,13 @@ const MOST_SOURCES: usize = 8;
 /// How far from the latest fix of its run the frame of a record may be: more than a source keeps to send again.
 const FARTHEST: u64 = REMEMBERED_FRAMES as u64;
 
-/// The target in one frame, as sent by the simulator.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct TrueTarget {
+/// The target and the clocks in one frame, as sent by the simulator.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TrueFrame {
     pub position_m: Point,
     pub rcs_m2: f64,
+    /// Offset of the clock of every node; empty where clocks are trusted.
+    pub clock_offset_s: Vec<f64>,
 }
 
 /// Why a record of the truth is not taken.
@@ -65,7 +67,7 @@ struct SourceRecords {
     number: u64,
     open: bool,
     run: Option<u64>,
-    records: HashMap<u64, TrueTarget>,
+    records: HashMap<u64, TrueFrame>,
     /// Frames in the order of arrival.
     order: VecDeque<u64>,
     /// The furthest frame received.
@@ -73,7 +75,7 @@ struct SourceRecords {
 }
 
 impl SourceRecords {
-    fn tell(&mut self, frame: FrameId, target: TrueTarget) -> Result<(), TruthError> {
+    fn tell(&mut self, frame: FrameId, target: TrueFrame) -> Result<(), TruthError> {
         let told = *self.run.get_or_insert(frame.run);
         if told != frame.run {
             return Err(TruthError::OtherRun { told });
@@ -92,8 +94,8 @@ impl SourceRecords {
         Ok(())
     }
 
-    fn get(&self, frame: FrameId) -> Option<TrueTarget> {
-        self.records.get(&frame.frame).filter(|_| self.run == Some(frame.run)).copied()
+    fn get(&self, frame: FrameId) -> Option<TrueFrame> {
+        self.records.get(&frame.frame).filter(|_| self.run == Some(frame.run)).cloned()
     }
 
     /// Whether the truth of a frame may still come.
@@ -110,7 +112,7 @@ pub struct TruthSource {
 }
 
 impl TruthSource {
-    pub fn tell(&mut self, frame: FrameId, target: TrueTarget) -> Result<(), TruthError> {
+    pub fn tell(&mut self, frame: FrameId, target: TrueFrame) -> Result<(), TruthError> {
         let mut records = self.store.records();
         if let Some(latest) = records.fixed.filter(|fixed| fixed.run == frame.run).map(|fixed| fixed.frame)
             && latest.abs_diff(frame.frame) > FARTHEST
@@ -153,7 +155,7 @@ impl TruthStore {
     }
 
     /// Adds a record that needs no check, such as that of a recording.
-    pub fn insert(&self, frame: FrameId, target: TrueTarget) {
+    pub fn insert(&self, frame: FrameId, target: TrueFrame) {
         let mut records = self.records();
         if records.sources.last().and_then(|told| told.run) != Some(frame.run) {
             records.opened += 1;
@@ -167,7 +169,7 @@ impl TruthStore {
     }
 
     /// The truth of a frame, from the source that was opened first of those that told it.
-    pub fn get(&self, frame: FrameId) -> Option<TrueTarget> {
+    pub fn get(&self, frame: FrameId) -> Option<TrueFrame> {
         self.records().sources.iter().find_map(|told| told.get(frame))
     }
 
@@ -185,7 +187,7 @@ impl TruthStore {
 /// Compares a fix with the truth and with the exact bound of the data that it was made from; none while the truth of its
 /// frame is not known.
 pub fn judge(record: &FixRecord, basis: &Basis, system: &System, truth: &TruthStore) -> Option<Truth> {
-    let target_m = truth.get(record.frame_id())?.position_m;
+    let TrueFrame { position_m: target_m, clock_offset_s, .. } = truth.get(record.frame_id())?;
     let bound = bound_m2(basis, system, |frame| truth.get(frame));
     let covariance_m2 = record.covariance_m2.as_deref().and_then(symmetric);
     let score = record
@@ -198,6 +200,7 @@ pub fn judge(record: &FixRecord, basis: &Basis, system: &System, truth: &TruthSt
         bound_rms_m: bound.as_ref().map(|bound| bound.trace().sqrt()),
         bound_m2: bound.as_ref().map(upper_triangle),
         nees: score.and_then(|score| score.nees),
+        clock_offset_ns: clock_offset_s.iter().map(|offset_s| offset_s * 1e9).collect(),
     })
 }
 
@@ -211,13 +214,13 @@ pub fn judge(record: &FixRecord, basis: &Basis, system: &System, truth: &TruthSt
 fn bound_m2(
     basis: &Basis,
     system: &System,
-    target: impl Fn(FrameId) -> Option<TrueTarget>,
+    target: impl Fn(FrameId) -> Option<TrueFrame>,
 ) -> Option<DMatrix<f64>> {
     let coherent = basis.frames.len() > 1 && basis.combination == Combination::Coherent;
     let gain = if coherent { Gain::Known } else { Gain::Unknown };
     let last = basis.frames.last()?.number;
     let frames = basis.frames.iter().zip(basis.frames()).map(|(frame, id)| {
-        let TrueTarget { position_m, rcs_m2 } = target(id)?;
+        let TrueFrame { position_m, rcs_m2, .. } = target(id)?;
         let one = Information::new(system, position_m, rcs_m2, gain);
         let averages = frame.averaged_frames.iter().map(|frames| f64::from(*frames)).enumerate();
         let averaged = averages.fold(one, |all, (l, frames)| all.averaged(l, frames));
@@ -238,8 +241,8 @@ mod tests {
         FrameId { run: 1, frame }
     }
 
-    fn target(x_m: f64) -> TrueTarget {
-        TrueTarget { position_m: Point::new(x_m, 0.0, 0.0), rcs_m2: 5.0 }
+    fn target(x_m: f64) -> TrueFrame {
+        TrueFrame { position_m: Point::new(x_m, 0.0, 0.0), rcs_m2: 5.0, clock_offset_s: Vec::new() }
     }
 
     fn told(store: &TruthStore, frame: u64) -> Option<f64> {
@@ -318,7 +321,9 @@ mod tests {
         let system = System::new(&Scenario::default()).unwrap();
         let basis = Basis { run: 1, frames, combination };
         let position_m = Point::new(3.0, 4.0, 0.0);
-        let known = |id: FrameId| (id.frame < 100).then_some(TrueTarget { position_m, rcs_m2 });
+        let known = |id: FrameId| {
+            (id.frame < 100).then(|| TrueFrame { position_m, rcs_m2, clock_offset_s: Vec::new() })
+        };
         Some(bound_m2(&basis, &system, known)?.trace().sqrt())
     }
 

@@ -11,6 +11,11 @@ use crate::place::FixPlace;
 pub type ReportMessage = v1::FrameReport;
 
 impl FixRecord {
+    /// Offset of the clock of a node as the simulator has told it.
+    fn true_offset_ns(&self, node: usize) -> Option<f64> {
+        self.truth.as_ref()?.clock_offset_ns.get(node).copied()
+    }
+
     /// The message of the watch stream.
     pub fn to_wire(&self) -> v1::Fix {
         let worst = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);
@@ -45,7 +50,12 @@ impl FixRecord {
             }
             .into(),
             truth: self.truth.as_ref().map(|truth| truth.position_m.into()),
-            clocks: self.clocks.iter().map(Into::into).collect(),
+            clocks: self
+                .clocks
+                .iter()
+                .enumerate()
+                .map(|(l, clock)| clock.to_wire(self.true_offset_ns(l)))
+                .collect(),
             clock_covariance_s2: self.clock_covariance_ns2.iter().map(|entry| entry * 1e-18).collect(),
             bound_rms_m: self.truth.as_ref().and_then(|truth| truth.bound_rms_m),
             stages: Some(v1::StageTimes {
@@ -89,19 +99,22 @@ impl From<NodeView> for v1::NodeStatus {
             clock_offset_s: node.clock.map(|clock| clock.offset_ns * 1e-9),
             clock_deviation_s: node.clock.map(|clock| clock.deviation_ns * 1e-9),
             clock_rate: node.clock.map(|clock| clock.rate_ppb * 1e-9),
+            clock_stepped_frame: node.clock.and_then(|clock| clock.stepped_frame),
         }
     }
 }
 
-impl From<&FixClock> for v1::FixClock {
-    fn from(clock: &FixClock) -> Self {
-        Self {
-            prior_s: clock.prior_ns * 1e-9,
-            prior_deviation_s: clock.prior_deviation_ns * 1e-9,
-            offset_s: clock.offset_ns * 1e-9,
-            deviation_s: clock.deviation_ns * 1e-9,
-            stepped: clock.stepped,
-            at_edge: clock.at_edge,
+impl FixClock {
+    /// The message of a clock, with its true offset where that is known.
+    fn to_wire(self, true_offset_ns: Option<f64>) -> v1::FixClock {
+        v1::FixClock {
+            prior_s: self.prior_ns * 1e-9,
+            prior_deviation_s: self.prior_deviation_ns * 1e-9,
+            offset_s: self.offset_ns * 1e-9,
+            deviation_s: self.deviation_ns * 1e-9,
+            stepped: self.stepped,
+            at_edge: self.at_edge,
+            true_offset_s: true_offset_ns.map(|offset_ns| offset_ns * 1e-9),
         }
     }
 }

@@ -236,7 +236,15 @@ async fn a_flood_of_truth_displaces_nothing() {
     let echoes = Echoes::new();
     let mut nodes = nodes(&center).await;
     let mut watch = center.client().await.watch(v1::WatchRequest {}).await.unwrap().into_inner();
-    let record = |frame, x_m| TruthRecord { run: RUN, frame, x_m, y_m: 1.0, z_m: 0.0, rcs_m2: 5.0 };
+    let record = |frame, x_m| TruthRecord {
+        run: RUN,
+        frame,
+        x_m,
+        y_m: 1.0,
+        z_m: 0.0,
+        rcs_m2: 5.0,
+        clock_offset_s: Vec::new(),
+    };
     let (simulator, told) = tokio::sync::mpsc::channel(64);
     let mut client = center.client().await;
     let telling =
@@ -265,6 +273,29 @@ async fn a_flood_of_truth_displaces_nothing() {
     }
     drop(simulator);
     assert!(within(telling).await.unwrap().unwrap().into_inner().taken >= 5);
+    center.stop().await;
+}
+
+#[tokio::test]
+async fn a_truth_that_cannot_be_is_refused() {
+    let center = Center::start(Options::default()).await;
+    let good = TruthRecord { run: RUN, x_m: 1.0, rcs_m2: 5.0, ..TruthRecord::default() };
+    let clocks = |offsets: &[f64]| TruthRecord { clock_offset_s: offsets.to_vec(), ..good.clone() };
+    let refused = [
+        (TruthRecord { y_m: f64::NAN, ..good.clone() }, "must be finite"),
+        (TruthRecord { rcs_m2: 0.0, ..good.clone() }, "rcs_m2"),
+        (clocks(&[1e-9, 2e-9]), "an entry per node"),
+        (clocks(&[1e-9; 4]), "an entry per node"),
+        (clocks(&[1e-9, f64::NAN, 0.0]), "clock_offset_s of the truth must be finite"),
+        (clocks(&[1e-9, 0.0, f64::INFINITY]), "clock_offset_s of the truth must be finite"),
+    ];
+    let mut client = center.client().await;
+    for (record, reason) in refused {
+        let refusal = client.truth(tokio_stream::iter([record])).await.unwrap_err();
+        assert!(refusal.code() == Code::InvalidArgument && refusal.message().contains(reason), "{refusal}");
+    }
+    let taken = client.truth(tokio_stream::iter([clocks(&[1e-9, -2e-9, 0.0])])).await.unwrap();
+    assert_eq!(taken.into_inner().taken, 1);
     center.stop().await;
 }
 

@@ -27,7 +27,16 @@ async fn run_frames(order: [usize; 3], log: &Path, record: Option<&Path>) {
     for frame in 0..10 {
         let truth = echoes.source.target_m(frame);
         truths
-            .send(v1::TruthRecord { frame, x_m: truth.x, y_m: truth.y, z_m: truth.z, run: RUN, rcs_m2: 5.0 })
+            .send(v1::TruthRecord {
+                frame,
+                x_m: truth.x,
+                y_m: truth.y,
+                z_m: truth.z,
+                run: RUN,
+                rcs_m2: 5.0,
+                // Numbers that only their shortest decimal digits bring back.
+                clock_offset_s: (0..3).map(|l| (1.0 + f64::from(l)) * 1e-9 / 3.0).collect(),
+            })
             .await
             .unwrap();
     }
@@ -52,6 +61,7 @@ async fn two_runs_and_a_replay_give_the_same_fixes() {
     run_frames([2, 0, 1], &at("b"), None).await;
     let expected = fix_lines(&at("a"));
     assert_eq!(expected.len(), 10);
+    assert!(expected.iter().all(|line| line.contains(r#""clock_offset_ns":["#)), "{}", expected[0]);
     assert_eq!(fix_lines(&at("b")), expected, "whatever the order of arrival");
 
     let (recording, log) = (at("recording"), at("c"));
@@ -109,7 +119,13 @@ async fn a_replay_knows_who_sent_a_report() {
 /// A recording as it was written before sites and senders were: the scenario in its place, the sender left to guess.
 fn aged(recording: &Path) {
     std::fs::remove_file(recording.join("site.pb")).unwrap();
-    let scenario = toml::to_string(&echoes_scenario()).unwrap();
+    // Clocks had no table of their own.
+    let now = toml::to_string(&echoes_scenario()).unwrap();
+    let clocks = now.find("[clocks]").unwrap();
+    let others = clocks + now[clocks..].find("\n\n").unwrap();
+    let scenario = [&now[..clocks], &now[others..]].concat();
+    let scenario = scenario.replace("[imperfections]\n", "[imperfections]\nclock_offset_s = 0.0\n");
+    assert!(scenario.contains("clock_offset_s"), "{scenario}");
     let prior = scenario.find("[prior]").unwrap();
     let after = prior + scenario[prior..].find("\n\n").unwrap();
     std::fs::write(recording.join("scenario.toml"), [&scenario[..prior], &scenario[after..]].concat())

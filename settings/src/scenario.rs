@@ -26,8 +26,25 @@ pub fn load_scenario(layers: &Layers) -> Result<Scenario, SettingsError> {
     })
 }
 
+/// A key of earlier releases.
+const CLOCK_OFFSET: (&str, &str) = ("imperfections", "clock_offset_s");
+
 fn resolve(layers: &Layers) -> Result<Scenario, SettingsError> {
     let mut table = layers.resolve::<Scenario>()?;
+    if take(&mut table, CLOCK_OFFSET).is_some() {
+        return Err(layers.refuse(
+            "imperfections.clock_offset_s is now clocks.offset_ns, in nanoseconds: offsets are drawn from plus or minus this; \
+             clocks.prior_ns is the deviation that estimators assume, 0 for trusted clocks",
+        ));
+    }
+    scenario_of(table, layers)
+}
+
+fn take(table: &mut Table, (section, key): (&str, &str)) -> Option<Value> {
+    table.get_mut(section)?.as_table_mut()?.remove(key)
+}
+
+fn scenario_of(mut table: Table, layers: &Layers) -> Result<Scenario, SettingsError> {
     expand_short_forms(&mut table);
     // The error names the table of the key on a separate line.
     let one_line = |error: toml::de::Error| error.to_string().trim().replace('\n', " ");
@@ -103,8 +120,12 @@ impl ScenarioChoice {
     }
 }
 
-/// The site of a scenario file, without overrides from the environment.
+/// The site of a scenario file, without overrides from the environment. The file may be of an earlier release: the site does not
+/// depend on what the clocks were.
 pub fn load_site_of_file(file: &Path) -> Result<System, SettingsError> {
-    let scenario = load_scenario(&Layers::file_alone(file))?;
+    let layers = Layers::file_alone(file);
+    let mut table = layers.resolve::<Scenario>()?;
+    take(&mut table, CLOCK_OFFSET);
+    let scenario = scenario_of(table, &layers)?;
     System::new(&scenario).map_err(|error| SettingsError::content(file, error))
 }

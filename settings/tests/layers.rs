@@ -200,3 +200,23 @@ fn refusals_name_the_key() {
     let missing = Layers::from_file("/nowhere/at-all.toml");
     assert!(load_scenario(&missing).unwrap_err().to_string().contains("/nowhere/at-all.toml"));
 }
+
+/// The key of earlier releases is refused by what replaces it, whichever layer has it.
+#[test]
+fn the_former_key_of_the_clocks_names_its_successors() {
+    let key = "imperfections.clock_offset_s";
+    let file = "[imperfections]\nclock_offset_s = 1e-9";
+    let variable = ("HYLOC__IMPERFECTIONS__CLOCK_OFFSET_S", "1e-9");
+    let refusals = [
+        refusal(file, &[], &[]),
+        refusal("", &[variable], &[]),
+        refusal("", &[], &["imperfections.clock_offset_s=1e-9"]),
+        refusal("", &[], &["imperfections={clock_offset_s=0}"]),
+    ];
+    for refusal in refusals {
+        for named in [key, "clocks.offset_ns", "nanoseconds", "clocks.prior_ns"] {
+            assert!(refusal.contains(named), "{named}: {refusal}");
+        }
+    }
+    assert!(refusal("[imperfections]\nclock_offset = 1.0", &[], &[]).contains("unknown field"));
+}

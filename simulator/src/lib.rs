@@ -271,7 +271,7 @@ impl Transmission {
     }
 
     fn send(&mut self, frame: DueFrame) {
-        self.truth.write(frame.id, frame.target_m, self.rcs_m2);
+        self.truth.write(frame.id, frame.target_m, self.rcs_m2, frame.clock_offset_s);
         for (node, echo) in frame.echoes.into_iter().enumerate() {
             self.publisher.publish(node, echo);
         }

@@ -23,6 +23,8 @@ const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 pub(crate) struct DueFrame {
     pub id: FrameId,
     pub target_m: Point,
+    /// Offset of the clock of every node; empty where clocks are trusted.
+    pub clock_offset_s: Vec<f64>,
     /// By node.
     pub echoes: Vec<EchoFrame>,
     /// Time since it was due.
@@ -89,8 +91,16 @@ pub(crate) fn release(
 fn make(source: &EchoSource, id: FrameId, target_m: Point, schedule: Schedule) -> DueFrame {
     let due_ns = schedule.due_ns(id.frame);
     let echo = |l: usize| EchoFrame::new(id, l as u32, due_ns, &source.frame(l, id.frame, target_m));
-    let echoes = (0..source.system().irs_count()).map(echo).collect();
-    DueFrame { id, target_m, echoes, late: Duration::ZERO }
+    let nodes = 0..source.system().irs_count();
+    let unknown = source.system().clock_prior_s > 0.0;
+    let clocks = nodes.clone().filter(|_| unknown).map(|l| source.clock_offset_s(l, id.frame));
+    DueFrame {
+        id,
+        target_m,
+        clock_offset_s: clocks.collect(),
+        echoes: nodes.map(echo).collect(),
+        late: Duration::ZERO,
+    }
 }
 
 /// Returns false if stopped before `due`.

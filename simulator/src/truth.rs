@@ -63,12 +63,14 @@ impl TruthFeed {
         self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds the position and cross-section of the target.
-    pub fn write(&self, id: FrameId, target_m: Point, rcs_m2: f64) {
+    /// Adds the position and cross-section of the target, and the offsets of the clocks where these are not trusted.
+    pub fn write(&self, id: FrameId, target_m: Point, rcs_m2: f64, clock_offset_s: Vec<f64>) {
         let [x_m, y_m, z_m] = target_m.into();
         let mut buffer = self.buffer();
         buffer.summary.made += 1;
-        buffer.records.push_back(v1::TruthRecord { run: id.run, frame: id.frame, x_m, y_m, z_m, rcs_m2 });
+        let (run, frame) = (id.run, id.frame);
+        let record = v1::TruthRecord { run, frame, x_m, y_m, z_m, rcs_m2, clock_offset_s };
+        buffer.records.push_back(record);
         if buffer.records.len() > KEPT {
             buffer.records.pop_front();
             buffer.summary.lost += u64::from(buffer.sent <= buffer.first);
@@ -86,7 +88,7 @@ impl TruthFeed {
     fn read(&self, number: u64) -> Option<(v1::TruthRecord, u64)> {
         let mut buffer = self.buffer();
         let number = number.max(buffer.first);
-        let record = *buffer.records.get(usize::try_from(number - buffer.first).ok()?)?;
+        let record = buffer.records.get(usize::try_from(number - buffer.first).ok()?)?.clone();
         buffer.sent = buffer.sent.max(number + 1);
         Some((record, number + 1))
     }
@@ -169,16 +171,17 @@ mod tests {
     fn the_latest_are_kept_and_only_the_untold_are_lost() {
         let truth = TruthFeed::default();
         for frame in 0..10 {
-            truth.write(id(frame), Point::new(1.0, frame as f64, 0.0), 5.0);
+            truth.write(id(frame), Point::new(1.0, frame as f64, 0.0), 5.0, vec![1e-9 * frame as f64]);
         }
         let mut next = 0;
         for frame in 0..4 {
             let (record, after) = truth.read(next).unwrap();
             assert_eq!((record.frame, record.y_m, record.rcs_m2), (frame, frame as f64, 5.0));
+            assert_eq!(record.clock_offset_s, [1e-9 * frame as f64]);
             next = after;
         }
         for frame in 10..KEPT as u64 + 10 {
-            truth.write(id(frame), Point::new(0.0, 0.0, 0.0), 5.0);
+            truth.write(id(frame), Point::new(0.0, 0.0, 0.0), 5.0, Vec::new());
         }
         // Ten were forgotten, four of them told before.
         assert_eq!(truth.summary(), TruthSummary { made: KEPT as u64 + 10, confirmed: 0, lost: 6 });

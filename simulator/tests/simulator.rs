@@ -218,6 +218,8 @@ async fn the_truth_is_told_even_to_a_fusion_center_that_comes_late() {
     let simulator = Running::start(|raw| {
         raw.frames = 30;
         raw.fusion = Some(address.to_string());
+        raw.scenario.set =
+            ["offset_ns=100", "drift_ppb=50", "prior_ns=100"].map(|set| format!("clocks.{set}")).into();
     })
     .await;
     let mut nodes: Vec<EchoSubscriber> = (0..3).map(|node| simulator.node(node)).collect();
@@ -229,9 +231,14 @@ async fn the_truth_is_told_even_to_a_fusion_center_that_comes_late() {
         .add_service(FusionServer::new(Listener(sender)))
         .serve_with_incoming(TcpListenerStream::new(listener));
     tokio::spawn(server);
-    let source = EchoSource::new(&simulator.scenario).unwrap();
+    let mut scenario = simulator.scenario.clone();
+    // At 200 frames a second.
+    scenario.clocks.frame_interval_s = 0.005;
+    let source = EchoSource::new(&scenario).unwrap();
     for frame in 0..30 {
         let record = within("a record", heard.recv()).await.unwrap();
+        let clocks: Vec<f64> = (0..3).map(|l| source.clock_offset_s(l, frame)).collect();
+        assert_eq!(record.clock_offset_s, clocks);
         let target = source.target_m(frame);
         assert_eq!((record.frame, record.x_m, record.y_m), (frame, target.x, target.y));
     }

@@ -58,6 +58,11 @@ fn the_page_shows_a_live_pipeline_and_says_when_it_is_not() {
     browser.until("return document.querySelectorAll('#paths [data-state=present]').length === 9");
     browser.until("return document.getElementById('health').textContent.includes('sourcesimulated')");
     assert_eq!(browser.run("return document.getElementById('side').checkVisibility()"), false);
+    assert_eq!(
+        browser.run("return document.getElementById('clocks-card').checkVisibility()"),
+        false,
+        "trusted clocks"
+    );
     browser.screenshot(&artefact("dashboard-k3.png"));
     browser.prefer("dark");
     browser.screenshot(&artefact("dashboard-k3-dark.png"));
@@ -120,6 +125,93 @@ fn a_site_with_a_height_has_a_side_view() {
     simulator.stop();
     nodes.into_iter().for_each(|node| drop(node.stop()));
     fusion.stop();
+}
+
+/// `hyloc demo --clock-offset-ns 100`: the clocks of three nodes in a table and over time, beside the truth, and a step by name.
+#[test]
+fn clocks_that_are_not_trusted_are_shown() {
+    if skip("clocks_that_are_not_trusted_are_shown") {
+        return;
+    }
+    let _alone = alone();
+    let step = "clocks.step={node=1,frame=150,step_ns=20.0}";
+    let pace = ["--rate", "10", "--deadline-ms", "60000"];
+    let site = Site::new();
+    let log = site.path("fixes.jsonl");
+    let clocks = ["--clock-offset-ns", "100", "--clock-drift-ppb", "50", "--set", step];
+    let files = ["--fixes", log.to_str().unwrap()];
+    let demo =
+        Process::start("hyloc", &[&["demo", "--json", "--dashboard"][..], &pace, &clocks, &files].concat());
+    let line = demo.said("dashboard: http://");
+    let http: std::net::SocketAddr =
+        line.split(['/', ' ']).find_map(|part| part.parse().ok()).expect("an address");
+    let browser = Browser::open(1280, 900);
+    browser.go(&format!("http://{http}/"));
+    browser.until("return document.getElementById('clocks-card').checkVisibility()");
+    browser.until("return document.querySelectorAll('#offsets .line-offset').length === 3");
+    browser.until("return document.querySelectorAll('#offsets .line-truth').length === 3");
+    let parts = |kind: &str| {
+        format!(
+            "return [...document.querySelectorAll('#offsets .{kind}')].every(p => p.getAttribute('d').split('L').length > 20)"
+        )
+    };
+    browser.until(&parts("line-offset"));
+    browser.until(&parts("line-truth"));
+    let numbers = "return [...document.querySelectorAll('#clocks tr')].map(row => [...row.children].map(cell => Number(cell.textContent)))";
+    let table = browser.run(numbers);
+    println!("node, offset, deviation, rate, error: {table}");
+    let rows = table.as_array().unwrap();
+    assert_eq!(rows.len(), 3);
+    for (node, row) in rows.iter().enumerate() {
+        let value = |column: usize| row[column].as_f64().unwrap_or_else(|| panic!("no number: {row}"));
+        assert_eq!(value(0), node as f64);
+        assert!((1..5).all(|column| value(column).is_finite()) && value(2) > 0.0, "{row}");
+    }
+    // The table has the numbers of the status; how good these are is tested in pipeline_clocks.rs.
+    eventually("the table of a status", || {
+        let (status, table) = (live_event(http, "status"), browser.run(numbers));
+        let same = |node: usize| {
+            let (clock, row) = (&status["nodes"][node]["clock"], &table[node]);
+            let close = |key: &str, column: usize, most: f64| {
+                Some((clock[key].as_f64()? - row[column].as_f64()?).abs() <= most)
+            };
+            // Half a digit, and what a clock drifts in a second.
+            Some(close("offset_ns", 1, 60.0)? && close("deviation_ns", 2, 0.1)? && close("rate_ppb", 3, 5.0)?)
+        };
+        (0..3).all(|node| same(node) == Some(true)).then_some(())
+    });
+    let names = "const card = document.getElementById('clocks-card'); \
+                 return [document.getElementById(card.getAttribute('aria-labelledby')).textContent, \
+                         card.querySelector('svg').getAttribute('aria-label') !== null, card.querySelectorAll('th[scope=col]').length]";
+    assert_eq!(browser.run(names), serde_json::json!(["Clocks", true, 5]));
+    browser.until("return document.getElementById('clock-notes').textContent.includes('the clock of node 1 has stepped in frame')");
+    browser.until("return document.querySelectorAll('#offsets .line-step').length === 1");
+    let fits = "return document.documentElement.scrollWidth <= window.innerWidth";
+    let shown = "document.getElementById('clocks-card').scrollIntoView()";
+    for (window, phone) in [("desk", false), ("phone", true)] {
+        if phone {
+            browser.become_phone();
+        }
+        browser.run(shown);
+        assert_eq!(browser.run(fits), true, "{window}");
+        browser.screenshot(&artefact(&format!("dashboard-clocks-{window}.png")));
+    }
+    browser.prefer("dark");
+    browser.screenshot(&artefact("dashboard-clocks-dark.png"));
+    assert_eq!(browser.console_errors(), Vec::<String>::new());
+    drop(browser);
+    demo.signal(rustix::process::Signal::INT);
+    assert_eq!(demo.finish()["unaccounted"], 0);
+    for fix in fixes(&log).iter().filter(|fix| fix["status"] == "nominal") {
+        for l in 0..3 {
+            let (clock, truth) = (&fix["clocks"][l], &fix["truth"]["clock_offset_ns"][l]);
+            let Some(true_ns) = truth.as_f64() else { continue };
+            let [offset_ns, deviation_ns] =
+                ["offset_ns", "deviation_ns"].map(|key| clock[key].as_f64().expect("a number"));
+            let most_ns = 1.0 + 8.0 * deviation_ns;
+            assert!((offset_ns - true_ns).abs() < most_ns, "the clock of node {l} in {fix}");
+        }
+    }
 }
 
 /// Keyboard, wheel and mouse work.
@@ -371,9 +463,10 @@ fn the_api_describes_itself() {
         let (head, _) = http(site.http, request, json, "").unwrap();
         assert!(head.starts_with(&format!("HTTP/1.1 {status}")), "{request}: {head}");
     }
-    let page: String = ["app.js", "controls.js", "panels.js", "map.js", "side.js", "charts.js", "dom.js"]
-        .map(|name| http_get(site.http, &format!("/assets/{name}")).unwrap())
-        .concat();
+    let page: String =
+        ["app.js", "clocks.js", "controls.js", "panels.js", "map.js", "side.js", "charts.js", "dom.js"]
+            .map(|name| http_get(site.http, &format!("/assets/{name}")).unwrap())
+            .concat();
     for used in ["/api/site", "/api/live", "/api/control"] {
         assert!(page.contains(used) && description["requests"][format!("GET {used}")].is_string(), "{used}");
     }

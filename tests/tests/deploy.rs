@@ -137,6 +137,62 @@ fn the_scrape_file_has_the_ports_of_compose() {
     assert_eq!(jobs, 4);
 }
 
+/// The scenario that the settings of a service in compose.yaml give, with these variables.
+fn scenario_of(compose: &str, name: &str, variables: &[(&str, &str)]) -> model::Scenario {
+    let rendered = |text: &str| match text.strip_prefix("${").and_then(|text| text.strip_suffix('}')) {
+        Some(variable) => {
+            let (variable, default) = variable.split_once(":-").expect("a default");
+            let set = variables.iter().find(|(name, _)| *name == variable);
+            set.map_or(default, |(_, value)| *value).to_owned()
+        }
+        None => text.to_owned(),
+    };
+    let keys = service(compose, name).into_iter().filter_map(|line| line.trim().split_once(": "));
+    let environment = keys
+        .filter(|(key, _)| key.starts_with("HYLOC__"))
+        .map(|(key, value)| (key.to_owned(), rendered(value)))
+        .collect();
+    settings::load_scenario(&settings::Layers {
+        environment: Some(environment),
+        ..settings::Layers::default()
+    })
+    .unwrap()
+}
+
+/// The variables of the clocks: the simulator knows the truth, the fusion center the prior alone, and both have one site.
+#[test]
+fn compose_sets_the_clocks() {
+    let compose = deploy("compose.yaml");
+    let both = |variables: &[(&str, &str)]| {
+        ["simulator", "fusion-center"].map(|name| scenario_of(&compose, name, variables))
+    };
+    for scenario in both(&[]) {
+        let offsets = model::ClockOffsets::new(&scenario);
+        assert!((0..3).all(|l| offsets.offset_s(l, 1000) == 0.0) && scenario.clocks.prior_ns == 0.0);
+    }
+    let variables = [
+        ("CLOCK_OFFSET_NS", "100"),
+        ("CLOCK_DRIFT_PPB", "50.5"),
+        ("CLOCK_STEP_NS", "-20"),
+        ("CLOCK_STEP_NODE", "2"),
+        ("CLOCK_STEP_FRAME", "150"),
+    ];
+    let [simulator, fusion] = both(&variables);
+    let clocks = &simulator.clocks;
+    assert_eq!((clocks.offset_ns, clocks.drift_ppb, clocks.prior_ns), (100.0, 50.5, 100.0));
+    let step = clocks.step.unwrap();
+    assert_eq!((step.node, step.frame, step.step_ns), (2, 150, -20.0));
+    let prior = model::scenario::NodeClocks { prior_ns: 100.0, ..Default::default() };
+    assert_eq!(fusion.clocks, prior, "no truth");
+    let site = |scenario| proto::site::SharedSite::new(model::System::new(scenario).unwrap()).unwrap().sha256;
+    assert_eq!(site(&simulator), site(&fusion));
+    // Nodes have no scenario: the prior is part of the site that they get.
+    assert_eq!(compose.matches("HYLOC__CLOCKS__").count(), 7);
+    for (variable, _) in variables {
+        assert!(deploy("README.md").contains(&format!("`{variable}`")), "{variable}");
+    }
+}
+
 /// Ports are published by the fusion center, and by Grafana for those who ask for it; on loopback unless told otherwise.
 #[test]
 fn compose_publishes_the_fusion_center_alone() {

@@ -37,6 +37,17 @@ fn clocks_are_followed_and_a_step_is_named() {
             assert!(error_m < 5.0 * bound_m, "{fix}");
         }
     }
+    // Fixes carry the truth beside their estimates, with the drift and the step.
+    let told = |fix: &Value, l: usize| fix["truth"]["clock_offset_ns"][l].as_f64();
+    let with_truth: Vec<&Value> = fixes.iter().filter(|fix| told(fix, 2).is_some()).collect();
+    assert!(with_truth.len() > 150, "{} of {} fixes have the truth", with_truth.len(), fixes.len());
+    for fix in with_truth.iter().filter(|fix| fix["status"] == "nominal") {
+        for l in 0..3 {
+            let error_ns = fix["clocks"][l]["offset_ns"].as_f64().unwrap() - told(fix, l).unwrap();
+            // Gross errors would be those of a wrong sign, unit or frame.
+            assert!(error_ns.abs() < 10.0, "node {l}: {fix}");
+        }
+    }
     let stepped = |fix: &&Value| fix["clocks"][1]["stepped"] == true;
     let named: Vec<u64> = fixes.iter().filter(stepped).filter_map(|fix| fix["frame"].as_u64()).collect();
     println!("the step is named in frames {named:?}");

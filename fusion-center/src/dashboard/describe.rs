@@ -59,8 +59,13 @@ fn fix() -> Value {
         "method": "three-stage, direct or direct-frames; null without a fix",
         "velocity_m_per_frame": "only if several frames are combined: two or three coordinates as in position_m",
         "iterations": "of the joint solver",
+        "clocks": "by node, absent where clocks are trusted: prior_ns and prior_deviation_ns of its offset before the frame, \
+                   offset_ns and deviation_ns with it; stepped if the clock has stepped, at_edge if the offset is at the edge of \
+                   what was searched",
+        "clock_covariance_ns2": "of these offsets, the upper triangle row by row",
         "source": "simulated or replayed",
-        "truth": "null unless a simulator has sent it: position_m, error_m, bound_rms_m, bound_m2 (covariance), nees",
+        "truth": "null unless a simulator has sent it: position_m, error_m, bound_rms_m, bound_m2 (covariance), nees, and \
+                  clock_offset_ns by node where clocks are not trusted",
         "run": "random identity of the simulator's start; frame numbers restart with it",
         "timing": "time_ns of the fix; milliseconds per stage; wire_bytes of the reports behind the fix; emit, filter and wire by node, in the order of nodes",
     })
@@ -71,7 +76,8 @@ fn status() -> Value {
         "now_ns": "the server's time",
         "last_fix_ns": "when the last fix was published",
         "nodes": "by index: identity, connected, last_frame, last_report_ns, and paths by fate: sent = fused + late + \
-                  duplicate + dropped + in_flight + unaccounted",
+                  duplicate + dropped + in_flight + unaccounted; where clocks are not trusted, clock: offset_ns, \
+                  deviation_ns, rate_ppb, and stepped_frame, in which it was last found to have stepped",
         "counts": "frames offered, shed and waiting for a solver, age of the oldest of these, most and longest so far, \
                    whether the fusion center is overloaded; frames that too few nodes reported, reports refused",
         "fixes": "frames with a position",

@@ -16,7 +16,7 @@ use crate::publish::Outgoing;
 use crate::recording::{FrameEntry, HoleEntry, RecordingError, TruthEntry};
 use crate::segment::RecordingChannel;
 use crate::solve::{Earlier, History, Kept, Solver, solve};
-use crate::truth::TrueTarget;
+use crate::truth::TrueFrame;
 
 /// Reports that one frame may name.
 const MOST_REPORTS: usize = 4096;
@@ -30,7 +30,7 @@ pub(super) struct ReplaySolver {
     reports: BTreeMap<u32, Vec<u8>>,
     /// Largest report of this site.
     most_report_bytes: usize,
-    pub(super) truths: BTreeMap<FrameId, TrueTarget>,
+    pub(super) truths: BTreeMap<FrameId, TrueFrame>,
     /// With batches: a frame may have been solved before an earlier one of its batch.
     all_frames: Option<BTreeMap<FrameId, FrameEntry>>,
     history: History,
@@ -47,8 +47,11 @@ impl ReplaySolver {
         solver: Solver,
     ) -> Result<Self, RecordingError> {
         let truths = recording.entries(RecordingChannel::Truth, |entry: TruthEntry| {
-            let target = TrueTarget { position_m: entry.position_m.into(), rcs_m2: entry.rcs_m2 };
-            (FrameId { run: entry.run, frame: entry.frame }, target)
+            let TruthEntry { run, frame, position_m, rcs_m2, mut clock_offset_s } = entry;
+            if clock_offset_s.len() != system.irs_count() {
+                clock_offset_s.clear();
+            }
+            (FrameId { run, frame }, TrueFrame { position_m: position_m.into(), rcs_m2, clock_offset_s })
         })?;
         let by_frame = |entry: FrameEntry| (FrameId { run: entry.run, frame: entry.frame }, entry);
         let batch_frames = solver.batch_frames();

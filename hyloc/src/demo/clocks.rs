@@ -1,6 +1,5 @@
-//! The clocks of a demo: what the fixes say about them beside what they are.
+//! The clocks of a demo: what the fixes say about them beside the truth that they carry.
 
-use model::{ClockOffsets, Scenario};
 use nalgebra::{DMatrix, DVector};
 use proto::v1;
 use serde_json::{Value, json};
@@ -14,17 +13,16 @@ const LAST_SHARE: f64 = 0.25;
 const MOST_FIXES: usize = 100_000;
 
 /// Offsets in nanoseconds that fixes have told, and the error of their positions.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ClockScore {
-    truth: ClockOffsets,
     fixes: Vec<ScoredFix>,
 }
 
 #[derive(Debug)]
 struct ScoredFix {
     frame: u64,
-    /// Mean squared error of the offsets.
-    squared_ns2: f64,
+    /// Mean squared error of the offsets, where the truth came in time.
+    squared_ns2: Option<f64>,
     /// Normalised squared error of the offsets; its mean is their number.
     nees: Option<f64>,
     deviations_ns: Vec<f64>,
@@ -33,12 +31,6 @@ struct ScoredFix {
 }
 
 impl ClockScore {
-    /// None where the clocks of a scenario are trusted.
-    pub fn new(scenario: &Scenario) -> Option<Self> {
-        (scenario.clocks.prior_ns > 0.0)
-            .then(|| Self { truth: ClockOffsets::new(scenario), fixes: Vec::new() })
-    }
-
     pub fn take(&mut self, fix: &v1::Fix) {
         let count = fix.clocks.len();
         if count == 0 {
@@ -48,14 +40,16 @@ impl ClockScore {
         if self.fixes.len() == MOST_FIXES {
             self.fixes.drain(..MOST_FIXES / 2);
         }
-        let error_ns = DVector::from_fn(count, |l, _| {
-            (fix.clocks[l].offset_s - self.truth.offset_s(l, fix.frame)) * 1e9
-        });
+        let errors = fix.clocks.iter().map(|clock| Some((clock.offset_s - clock.true_offset_s?) * 1e9));
+        let error_ns = errors.collect::<Option<Vec<f64>>>().map(DVector::from_vec);
+        let nees = |error_ns: &DVector<f64>| {
+            let covariance = covariance_ns2(&fix.clock_covariance_s2, count)?;
+            Some(error_ns.dot(&covariance.cholesky()?.solve(error_ns)))
+        };
         self.fixes.push(ScoredFix {
             frame: fix.frame,
-            squared_ns2: error_ns.norm_squared() / count as f64,
-            nees: covariance_ns2(&fix.clock_covariance_s2, count)
-                .and_then(|covariance| Some(error_ns.dot(&covariance.cholesky()?.solve(&error_ns)))),
+            squared_ns2: error_ns.as_ref().map(|error_ns| error_ns.norm_squared() / count as f64),
+            nees: error_ns.as_ref().and_then(nees),
             deviations_ns: fix.clocks.iter().map(|clock| clock.deviation_s * 1e9).collect(),
             position_m2: position_m2(fix),
         });
@@ -67,7 +61,7 @@ impl ClockScore {
         let after = || self.fixes.iter().filter(|fix| converged.is_some_and(|from| fix.frame >= from));
         let mean =
             |values: Vec<f64>| (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64);
-        let squared_ns2 = mean(after().map(|fix| fix.squared_ns2).collect());
+        let squared_ns2 = mean(after().filter_map(|fix| fix.squared_ns2).collect());
         let (errors, bounds): (Vec<f64>, Vec<f64>) = after().filter_map(|fix| fix.position_m2).unzip();
         let gap = mean(errors).zip(mean(bounds)).map(|(error, bound)| 10.0 * (error / bound).log10());
         json!({
@@ -117,19 +111,17 @@ fn position_m2(fix: &v1::Fix) -> Option<(f64, f64)> {
 mod tests {
     use super::*;
 
-    /// Offsets that are off by one nanosecond, with deviations that shrink from 8 ns to 1 ns.
+    /// Offsets that are off by one nanosecond, with deviations that shrink from 8 ns to 1 ns. The truth of one frame did not come
+    /// in time.
     #[test]
     fn the_summary_begins_where_the_clocks_have_converged() {
-        let mut scenario = Scenario::default();
-        assert!(ClockScore::new(&scenario).is_none());
-        (scenario.clocks.prior_ns, scenario.clocks.offset_ns) = (100.0, 100.0);
-        let mut score = ClockScore::new(&scenario).unwrap();
-        let truth = ClockOffsets::new(&scenario);
+        let mut score = ClockScore::default();
         for frame in 0..20u64 {
             let deviation_s = if frame < 4 { 8e-9 } else { 1e-9 };
             let clock = |l| v1::FixClock {
-                offset_s: truth.offset_s(l, frame) + 1e-9,
+                offset_s: (f64::from(l) + 1.0) * 1e-9,
                 deviation_s,
+                true_offset_s: (frame != 7).then_some(f64::from(l) * 1e-9),
                 ..v1::FixClock::default()
             };
             let own = deviation_s * deviation_s;

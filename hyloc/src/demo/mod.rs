@@ -280,7 +280,7 @@ pub async fn orchestrate(
     };
 
     let mut processes = DemoProcesses { fusion, simulator, nodes, relay };
-    let clocks = ClockScore::new(scenario);
+    let clocks = (scenario.clocks.prior_ns > 0.0).then(ClockScore::default);
     let outcome = match children.watcher() {
         Ok(tls) => watch(flags, (grpc, tls.as_ref()), &mut processes, (began, clocks), &stop).await,
         Err(error) => Err(error),
