@@ -8,7 +8,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 const HEADER: &str = "figure,x,scheme,metric,value,low,high,trials";
-const NAMES: [&str; 13] = [
+const NAMES: [&str; 14] = [
     "crb-elements",
     "crb-sensors",
     "crb-coverage",
@@ -22,6 +22,7 @@ const NAMES: [&str; 13] = [
     "imperfections",
     "backhaul-accuracy",
     "near-field",
+    "clocks",
 ];
 
 fn figures(out: &Path, arguments: &[&str]) -> Output {
@@ -91,8 +92,12 @@ fn every_figure_and_the_report_are_the_same_on_one_and_two_threads() {
         }
         assert_eq!(&fs::read(one.path().join(format!("{name}.png"))).unwrap()[..4], b"\x89PNG");
         let svg = read(&one, &format!("{name}.svg"));
-        // The bound of plane waves takes the place of the paper's bound.
-        let bound = if name == "near-field" { "if waves were plane" } else { "paper's bound" };
+        // Where the question is another one, another bound takes the place of the paper's.
+        let bound = match name {
+            "near-field" => "if waves were plane",
+            "clocks" => "bound, ten frames",
+            _ => "paper's bound",
+        };
         for word in ["exact", bound, "stroke-dasharray", "<text"] {
             assert!(svg.contains(word), "{name}.svg has no {word}");
         }

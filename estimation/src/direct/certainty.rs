@@ -43,11 +43,7 @@ impl Certainty {
         let hypotheses = Hypotheses::around(&here, noise_factor);
         let weights = hypotheses.weights(&here).iter().map(|weight| weight / noise_factor).collect();
         let (log_density, weak) = (hypotheses.log_density(&here), is_weak(&here, noise_factor));
-        // The energy of a fitted gain holds one unit of noise on average, which carries no information.
-        for term in here.iter_mut().filter(|term| term.unit_snr.is_some()) {
-            let energy = term.value() / noise_factor;
-            term.expansion.information *= 1.0 - 1.0 / energy.max(LEAST_ENERGY);
-        }
+        without_noise(&mut here, noise_factor);
         let irs_count = locator.system().irs_count();
         let terms = WeightedTerms { terms: here, weights, prior, irs_count };
         let peak = NormalPeak::new(terms.information().cholesky()?.inverse())?;
@@ -75,6 +71,15 @@ impl Certainty {
         let whitened = factor.l().solve_lower_triangular(covariance_m2);
         let whitened = whitened.and_then(|half| factor.l().solve_lower_triangular(&half.transpose()));
         whitened.map_or(1.0, |ratio| largest_eigenvalue(&ratio).sqrt().max(1.0))
+    }
+}
+
+/// Takes the noise out of the information of terms: the energy of a fitted gain holds one unit of it on average, which carries no
+/// information.
+pub(super) fn without_noise(terms: &mut [Term], noise_factor: f64) {
+    for term in terms.iter_mut().filter(|term| term.unit_snr.is_some()) {
+        let energy = term.value() / noise_factor;
+        term.expansion.information *= 1.0 - 1.0 / energy.max(LEAST_ENERGY);
     }
 }
 

@@ -21,6 +21,7 @@
 
 use std::f64::consts::TAU;
 
+use model::CrossSectionPrior;
 use nalgebra::{DMatrix, DVector};
 
 use super::likelihood::Term;
@@ -54,9 +55,14 @@ pub(super) struct Hypotheses {
 struct Hypothesis {
     kappa: f64,
     fluctuates: bool,
+    log_prior: f64,
 }
 
 impl Hypothesis {
+    fn both(kappa: f64, log_prior: f64) -> [Self; 2] {
+        [true, false].map(|fluctuates| Self { kappa, fluctuates, log_prior })
+    }
+
     /// Log-likelihood ratio of a path of this energy, and its derivative with respect to the energy.
     fn term(&self, energy: f64, unit_snr: f64) -> (f64, f64) {
         let snr = self.kappa * unit_snr;
@@ -76,9 +82,23 @@ impl Hypotheses {
         let (energy, snr) = fitted().fold((0.0, 0.0), |(e, s), (value, snr)| (e + value, s + snr));
         let suggested = if snr > 0.0 { energy / noise_factor / snr } else { 1.0 };
         let kappas = HALF_OCTAVES.map(|i| suggested * 2f64.powf(0.5 * f64::from(i)));
-        let targets =
-            kappas.flat_map(|kappa| [true, false].map(|fluctuates| Hypothesis { kappa, fluctuates }));
+        let targets = kappas.flat_map(|kappa| Hypothesis::both(kappa, -PRIOR_EXPONENT * kappa.ln()));
         Self { targets: targets.collect(), noise_factor }
+    }
+
+    /// Hypotheses from a prior of the cross-section, whatever the data are.
+    pub fn expected(prior: &CrossSectionPrior, noise_factor: f64) -> Self {
+        let each = prior.grid().into_iter().flat_map(|(kappa, share)| Hypothesis::both(kappa, share.ln()));
+        Self { targets: each.collect(), noise_factor }
+    }
+
+    /// Logarithm of the ratio of the density of the data with a target to that without one.
+    pub fn log_bayes_factor(&self, terms: &[Term]) -> f64 {
+        self.log_density(terms) - log_mean(&self.prior())
+    }
+
+    pub fn noise_factor(&self) -> f64 {
+        self.noise_factor
     }
 
     pub fn count(&self) -> usize {
@@ -87,7 +107,7 @@ impl Hypotheses {
 
     /// Prior log-weights of the hypotheses: counted once, however many frames are added up.
     pub fn prior(&self) -> Vec<f64> {
-        self.targets.iter().map(|target| -PRIOR_EXPONENT * target.kappa.ln()).collect()
+        self.targets.iter().map(|target| target.log_prior).collect()
     }
 
     /// Adds the log-likelihood ratio of one term, for each hypothesis.
@@ -290,7 +310,7 @@ mod tests {
     #[test]
     fn slopes_are_derivatives() {
         for fluctuates in [true, false] {
-            let hypothesis = Hypothesis { kappa: 1.7, fluctuates };
+            let hypothesis = Hypothesis { kappa: 1.7, fluctuates, log_prior: 0.0 };
             let (_, slope) = hypothesis.term(6.0, 2.0);
             let difference = (hypothesis.term(6.001, 2.0).0 - hypothesis.term(5.999, 2.0).0) / 0.002;
             assert!((slope / difference - 1.0).abs() < 0.05, "{slope} {difference}");

@@ -169,7 +169,10 @@ impl SeveralSearch<'_> {
         let targets = self.likelihood.targets(state);
         let (values, starts) = match targets {
             0 => (None, FIRST_STARTS),
-            _ => (Some(self.residual_map(&self.likelihood.present(state))), LATER_STARTS),
+            _ => {
+                let nodes = self.likelihood.present(state);
+                (Some(residual_map(self.locator, self.survey, &nodes)), LATER_STARTS)
+            }
         };
         let peaks = places.peaks(values.as_ref().unwrap_or(&self.survey.values.total));
         let summits = peaks.into_iter().take(starts).map(|(point, _)| {
@@ -332,60 +335,6 @@ impl SeveralSearch<'_> {
         targets.min_by(|a, b| distance(a).total_cmp(&distance(b))).into_iter().collect()
     }
 
-    /// The likelihood of one target more on the grid, with the present ones taken out.
-    fn residual_map(&self, nodes: &[PresentNode]) -> Vec<f64> {
-        let (grid, scene) = (&self.locator.grid, &self.locator.scene);
-        let mut values = vec![0.0; grid.points()];
-        for node in nodes {
-            let l = node.l;
-            let untimed = |row: &Vec<Complex64>| -> Vec<Complex64> {
-                match &node.turn {
-                    Some(turn) => row.iter().zip(turn).map(|(y, turn)| y * turn.conj()).collect(),
-                    None => row.clone(),
-                }
-            };
-            let residual = NodeEvidence {
-                spectrum: Some(node.rows.iter().map(untimed).collect()),
-                ..self.survey.evidence.nodes[l].clone()
-            };
-            let beamed = grid.beamed(l, &residual);
-            // Per beam and target: what they have in common.
-            let shared: Vec<Vec<Complex64>> = grid
-                .responses(l)
-                .iter()
-                .map(|beam| node.arrivals.iter().map(|arrival| inner(arrival, beam)).collect())
-                .collect();
-            for (point, value) in values.iter_mut().enumerate() {
-                let beam = grid.beam_of(l, point);
-                let (y_re, y_im) = &beamed.spectra[beam];
-                let (w_re, w_im) = grid.atom(scene, point, l);
-                for path in &node.paths {
-                    let own = scene.range(path.k);
-                    let Some(factor) = &path.factor else { continue };
-                    // <m_t, m> of every present target with the unit atom of the point.
-                    let along = path.streams.iter().zip(&shared[beam]).map(|(stream, shared)| {
-                        let mut sum = Complex64::ZERO;
-                        for (n, stream) in own.clone().zip(stream) {
-                            let turned = match &node.turn {
-                                Some(turn) => stream * turn[n].conj(),
-                                None => *stream,
-                            };
-                            sum += turned * Complex64::new(f64::from(w_re[n]), f64::from(w_im[n]));
-                        }
-                        shared * sum.conj()
-                    });
-                    let along = DVector::from_iterator(path.streams.len(), along);
-                    let left = 1.0 - along.dotc(&factor.solve(&along)).re;
-                    if left > LEAST_LEFT {
-                        let y = (&y_re[own.clone()], &y_im[own.clone()]);
-                        *value += f64::from(energy(y, (&w_re[own.clone()], &w_im[own]))) / left;
-                    }
-                }
-            }
-        }
-        values
-    }
-
     fn list(&self, Accepted { summit, unresolved }: Accepted) -> Result<TargetList, Missed> {
         let (count, axes) = (self.likelihood.targets(&summit.at), self.axes());
         if count == 0 {
@@ -412,4 +361,58 @@ impl SeveralSearch<'_> {
             log_likelihood: self.likelihood.expand(&summit.at).value,
         })
     }
+}
+
+/// The likelihood of one target more on the grid, with the present ones taken out.
+pub(super) fn residual_map(locator: &DirectLocator, survey: &Survey, nodes: &[PresentNode]) -> Vec<f64> {
+    let (grid, scene) = (&locator.grid, &locator.scene);
+    let mut values = vec![0.0; grid.points()];
+    for node in nodes {
+        let l = node.l;
+        let untimed = |row: &Vec<Complex64>| -> Vec<Complex64> {
+            match &node.turn {
+                Some(turn) => row.iter().zip(turn).map(|(y, turn)| y * turn.conj()).collect(),
+                None => row.clone(),
+            }
+        };
+        let residual = NodeEvidence {
+            spectrum: Some(node.rows.iter().map(untimed).collect()),
+            ..survey.evidence.nodes[l].clone()
+        };
+        let beamed = grid.beamed(l, &residual);
+        // Per beam and target: what they have in common.
+        let shared: Vec<Vec<Complex64>> = grid
+            .responses(l)
+            .iter()
+            .map(|beam| node.arrivals.iter().map(|arrival| inner(arrival, beam)).collect())
+            .collect();
+        for (point, value) in values.iter_mut().enumerate() {
+            let beam = grid.beam_of(l, point);
+            let (y_re, y_im) = &beamed.spectra[beam];
+            let (w_re, w_im) = grid.atom(scene, point, l);
+            for path in &node.paths {
+                let own = scene.range(path.k);
+                let Some(factor) = &path.factor else { continue };
+                // <m_t, m> of every present target with the unit atom of the point.
+                let along = path.streams.iter().zip(&shared[beam]).map(|(stream, shared)| {
+                    let mut sum = Complex64::ZERO;
+                    for (n, stream) in own.clone().zip(stream) {
+                        let turned = match &node.turn {
+                            Some(turn) => stream * turn[n].conj(),
+                            None => *stream,
+                        };
+                        sum += turned * Complex64::new(f64::from(w_re[n]), f64::from(w_im[n]));
+                    }
+                    shared * sum.conj()
+                });
+                let along = DVector::from_iterator(path.streams.len(), along);
+                let left = 1.0 - along.dotc(&factor.solve(&along)).re;
+                if left > LEAST_LEFT {
+                    let y = (&y_re[own.clone()], &y_im[own.clone()]);
+                    *value += f64::from(energy(y, (&w_re[own.clone()], &w_im[own]))) / left;
+                }
+            }
+        }
+    }
+    values
 }

@@ -1,0 +1,292 @@
+//! Tracks followed in the signals themselves: the frame as an [`Observation`] of a tracker (track-before-detect).
+//!
+//! No detection is made. The predicted law of a track is the prior of its position, and the data enter by their Bayes factor
+//! `B(x) = p(Y | target at x) / p(Y | none)`, with the gains integrated out ([`posterior`](super::posterior)) and the cross-section
+//! averaged over its prior. With the prior N of the position, by Laplace's method at the maximum s of `B N`,
+//!
+//! `ln integral B N = ln B(s) + ln N(s) + (d / 2) ln 2 pi - (1 / 2) ln |H|`,
+//!
+//! H the curvature there. This is the factor by which the odds of existence change, and N(s, H^-1) the law of the position. A target too
+//! weak to be detected in any one frame is confirmed by the frames together.
+//!
+//! Other tracks that probably exist are projected out of data and atoms, so that the factor of a track counts what it adds; laws
+//! of several tracks are found in turn, each given the others. New targets are peaks of the residual with the factor
+//! `density * integral B` about them.
+
+use model::Point;
+use nalgebra::{DMatrix, DVector};
+use num_complex::Complex64;
+use tracking::{Birth, FrameUpdate, Observation, PositionLaw, Predicted, Updated, existence_after};
+
+use super::certainty::without_noise;
+use super::joint::JointLikelihood;
+use super::layout::View;
+use super::likelihood::Term;
+use super::locate::{DirectLocator, Survey, noise_factor};
+use super::moments::{Moments, NodeSight};
+use super::posterior::Hypotheses;
+use super::several::residual_map;
+use crate::ascent::{Expansion, climb};
+
+/// Tracks that exist with more than this probability are projected out for the others.
+const PRESENT: f64 = 0.5;
+/// Two laws whose distance, squared, in units of its variance is below this may be those of one target.
+const SAME: f64 = 9.0;
+/// Sweeps over tracks that influence each other.
+const SWEEPS: usize = 2;
+
+/// What is assumed about new targets.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FollowSettings {
+    /// Expected number of new targets per frame and square or cubic metre. Default: 1e-6.
+    pub birth_density: f64,
+    /// Largest number of possible new targets per frame. Default: 3.
+    pub most_births: usize,
+}
+
+impl Default for FollowSettings {
+    fn default() -> Self {
+        Self { birth_density: 1e-6, most_births: 3 }
+    }
+}
+
+/// A frame in which tracks are followed.
+#[derive(Debug)]
+pub struct FollowedFrame<'a> {
+    locator: &'a DirectLocator,
+    survey: &'a Survey,
+    settings: FollowSettings,
+    hypotheses: Hypotheses,
+}
+
+/// A maximum of the posterior of a position.
+struct Peak {
+    law: PositionLaw,
+    log_bayes_factor: f64,
+}
+
+impl DirectLocator {
+    /// The frame of a survey of spectra, as a tracker takes it; none for a survey of another system.
+    pub fn followed<'a>(&'a self, survey: &'a Survey, settings: FollowSettings) -> Option<FollowedFrame<'a>> {
+        if !self.fits(survey) || survey.evidence.spectra() == 0 {
+            return None;
+        }
+        let (energy, entries) = survey.evidence.spectral_energy();
+        // The strongest target is not noise.
+        let top = survey.values.total.iter().copied().fold(0.0, f64::max);
+        let freedom = entries as f64 - survey.evidence.spectra() as f64;
+        let noise_factor = noise_factor(energy - top, freedom);
+        let hypotheses = Hypotheses::expected(&self.system().prior, noise_factor);
+        Some(FollowedFrame { locator: self, survey, settings, hypotheses })
+    }
+}
+
+impl FollowedFrame<'_> {
+    fn likelihood(&self) -> JointLikelihood<'_> {
+        let layout = self.locator.scene.layout();
+        JointLikelihood { layout, evidence: &self.survey.evidence, offsets: false }
+    }
+
+    /// What a target at a place adds on every path to others that are there.
+    fn terms(&self, others: &[Vec<View>], base: &[f64], at: &DVector<f64>) -> Vec<Term> {
+        let likelihood = self.likelihood();
+        let (scene, layout) = (&self.locator.scene, self.locator.scene.layout());
+        let own = layout.views(&layout.position_m(at), true);
+        let (all, axes) = (others.len() + 1, at.len());
+        let views: Vec<&Vec<View>> = others.iter().chain([&own]).collect();
+        let mut terms = Vec::with_capacity(base.len());
+        for (l, rows) in likelihood.sensing() {
+            let sight = NodeSight::new(Some(rows), views.iter().map(|views| &views[l]).collect());
+            for k in likelihood.paths(l) {
+                let reflecting: Vec<&View> = views.iter().map(|views| &views[k]).collect();
+                let moments = Moments::new(layout, k, &sight, &reflecting, None);
+                let whole = moments.expansion();
+                let place = (all - 1) * axes;
+                let expansion = Expansion {
+                    value: whole.value - base[terms.len()],
+                    gradient: whole.gradient.rows(place, axes).into_owned(),
+                    information: whole.information.view((place, place), (axes, axes)).into_owned(),
+                };
+                let (sensor_m, reflector_m) = (own[l].distance_m, own[k].distance_m);
+                let unit_snr = scene.unit_snr(own[k].strength(), sensor_m, reflector_m) * left(&moments.gram);
+                terms.push(Term {
+                    sensor: l,
+                    reflector: k,
+                    expansion,
+                    moments: None,
+                    unit_snr: Some(unit_snr),
+                });
+            }
+        }
+        terms
+    }
+
+    /// The values of all paths with these targets.
+    fn base(&self, targets: &[Vec<View>]) -> Vec<f64> {
+        let likelihood = self.likelihood();
+        let mut values = Vec::new();
+        for (l, rows) in likelihood.sensing() {
+            let sight = NodeSight::new(Some(rows), targets.iter().map(|views| &views[l]).collect());
+            for k in likelihood.paths(l) {
+                let reflecting: Vec<&View> = targets.iter().map(|views| &views[k]).collect();
+                let value = match targets {
+                    [] => 0.0,
+                    _ => {
+                        Moments::new(self.locator.scene.layout(), k, &sight, &reflecting, None)
+                            .expansion()
+                            .value
+                    }
+                };
+                values.push(value);
+            }
+        }
+        values
+    }
+
+    /// The maximum of Bayes factor and prior from a start; without a prior the factor is relative to a density of one.
+    fn peak(&self, others_m: &[Point], start: DVector<f64>, prior: Option<&PositionLaw>) -> Option<Peak> {
+        let layout = self.locator.scene.layout();
+        let others: Vec<Vec<View>> = others_m.iter().map(|p| layout.views(p, true)).collect();
+        let base = self.base(&others);
+        let known = match prior {
+            Some(law) => Some((law.mean_m().clone(), law.covariance_m2().clone().cholesky()?)),
+            None => None,
+        };
+        let objective = |at: &DVector<f64>| {
+            let terms = self.terms(&others, &base, at);
+            let mut total = Expansion::zeros(at.len());
+            total.value = self.hypotheses.log_bayes_factor(&terms);
+            for (term, weight) in terms.iter().zip(self.hypotheses.weights(&terms)) {
+                total.gradient += &term.expansion.gradient * weight;
+                total.information += &term.expansion.information * weight;
+            }
+            if let Some((mean, factor)) = &known {
+                let away = at - mean;
+                let pull = factor.solve(&away);
+                total.value -= 0.5 * away.dot(&pull);
+                total.gradient -= pull;
+                total.information += factor.inverse();
+            }
+            total
+        };
+        let start_len = start.len();
+        let longest = DVector::repeat(start_len, self.locator.longest_step_m());
+        let summit = climb(start, &longest, objective);
+        if !self.locator.searched(&summit.at) {
+            return None;
+        }
+        // The energy of a path holds one unit of noise on average, which carries no information; near nothing may be left.
+        let mut terms = self.terms(&others, &base, &summit.at);
+        let weights = self.hypotheses.weights(&terms);
+        without_noise(&mut terms, self.hypotheses.noise_factor());
+        let mut information =
+            known.as_ref().map_or(DMatrix::zeros(start_len, start_len), |(_, factor)| factor.inverse());
+        terms
+            .iter()
+            .zip(weights)
+            .for_each(|(term, weight)| information += &term.expansion.information * weight);
+        let factor = match information.cholesky() {
+            Some(factor) => factor,
+            None => objective(&summit.at).information.cholesky()?,
+        };
+        let log_determinant = |diagonal: DVector<f64>| 2.0 * diagonal.map(f64::ln).sum();
+        let curvature = log_determinant(factor.l_dirty().diagonal());
+        let log_bayes_factor = summit.value
+            - 0.5 * curvature
+            - match &known {
+                Some((_, factor)) => 0.5 * log_determinant(factor.l_dirty().diagonal()),
+                None => -0.5 * summit.at.len() as f64 * std::f64::consts::TAU.ln(),
+            };
+        let law = PositionLaw::new(summit.at, factor.inverse()).ok()?;
+        Some(Peak { law, log_bayes_factor })
+    }
+
+    /// The possible new targets beside these.
+    fn births(&self, present_m: &[Point], tracks: &[Updated]) -> Vec<Birth> {
+        let layout = self.locator.scene.layout();
+        let likelihood = self.likelihood();
+        let state: Vec<f64> = present_m
+            .iter()
+            .flat_map(|p| layout.coordinates(p).iter().copied().collect::<Vec<_>>())
+            .collect();
+        let places = &self.locator.grid.places;
+        let peaks = if present_m.is_empty() {
+            places.peaks(&self.survey.values.total)
+        } else {
+            let nodes = likelihood.present(&DVector::from_vec(state));
+            places.peaks(&residual_map(self.locator, self.survey, &nodes))
+        };
+        let mut births: Vec<Birth> = Vec::new();
+        for (point, _) in peaks.into_iter().take(self.settings.most_births) {
+            let Some(peak) = self.peak(present_m, places.coordinates(point), None) else { continue };
+            let known = tracks.iter().map(|track| &track.law).chain(births.iter().map(|birth| &birth.law));
+            if known.into_iter().any(|law| distance(law, &peak.law) < SAME) {
+                continue;
+            }
+            let odds = self.settings.birth_density.ln() + peak.log_bayes_factor;
+            let existence = existence_after(0.5, odds);
+            births.push(Birth { law: peak.law, existence });
+        }
+        births
+    }
+}
+
+impl Observation for FollowedFrame<'_> {
+    fn update(&self, predicted: &[Predicted]) -> FrameUpdate {
+        let layout = self.locator.scene.layout();
+        let axes = layout.axes().len();
+        if predicted.iter().any(|track| track.law.dimension() != axes) {
+            return FrameUpdate {
+                tracks: predicted.iter().map(Updated::unchanged).collect(),
+                births: Vec::new(),
+            };
+        }
+        let mut tracks: Vec<Updated> = predicted.iter().map(Updated::unchanged).collect();
+        let mut order: Vec<usize> = (0..tracks.len()).collect();
+        order.sort_by(|&a, &b| predicted[b].existence.total_cmp(&predicted[a].existence));
+        let place = |track: &Updated| layout.position_m(track.law.mean_m());
+        let strong = predicted.iter().filter(|track| track.existence > PRESENT).count();
+        for _ in 0..if strong > 1 { SWEEPS } else { 1 } {
+            for &i in &order {
+                let others: Vec<Point> = (0..tracks.len())
+                    .filter(|&j| j != i && predicted[j].existence > PRESENT)
+                    .map(|j| place(&tracks[j]))
+                    .collect();
+                let law = &predicted[i].law;
+                let Some(peak) = self.peak(&others, tracks[i].law.mean_m().clone(), Some(law)) else {
+                    continue;
+                };
+                tracks[i] = Updated {
+                    existence: existence_after(predicted[i].existence, peak.log_bayes_factor),
+                    detected: peak.log_bayes_factor > 0.0,
+                    law: peak.law,
+                    ..Updated::unchanged(&predicted[i])
+                };
+            }
+        }
+        for i in 0..tracks.len() {
+            let near = |&j: &usize| j != i && distance(&tracks[i].law, &tracks[j].law) < SAME;
+            tracks[i].doubtful_identity =
+                (0..tracks.len()).filter(near).any(|j| predicted[j].existence > PRESENT);
+        }
+        let present_m: Vec<Point> =
+            tracks.iter().filter(|track| track.existence > PRESENT).map(place).collect();
+        let births = self.births(&present_m, &tracks);
+        FrameUpdate { tracks, births }
+    }
+}
+
+/// Share of the last atom that the others leave.
+fn left(gram: &model::CMatrix) -> f64 {
+    let last = gram.nrows() - 1;
+    let unit = DVector::from_fn(gram.nrows(), |i, _| Complex64::from(if i == last { 1.0 } else { 0.0 }));
+    let Some(factor) = gram.clone().cholesky() else { return 0.0 };
+    1.0 / (factor.solve(&unit)[last].re * gram[(last, last)].re).max(1.0)
+}
+
+/// Squared distance of two laws in units of its variance.
+fn distance(a: &PositionLaw, b: &PositionLaw) -> f64 {
+    let difference = a.mean_m() - b.mean_m();
+    let spread: DMatrix<f64> = a.covariance_m2() + b.covariance_m2();
+    spread.cholesky().map_or(0.0, |factor| difference.dot(&factor.solve(&difference)))
+}
