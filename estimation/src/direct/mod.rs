@@ -41,6 +41,8 @@ mod moments;
 mod posterior;
 mod protection;
 mod scene;
+#[cfg(test)]
+mod test_scene;
 mod timing;
 
 pub use clocks::{ClockPrior, ClockPriorError, ClockUpdate};
