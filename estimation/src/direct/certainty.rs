@@ -135,3 +135,106 @@ impl DirectLocator {
         Some((probability, places))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::super::test_scene::{Kind, TARGET_M, TestScene};
+    use super::super::{ClockPrior, Survey};
+    use super::*;
+
+    fn certainty(scene: &TestScene, survey: &Survey) -> Certainty {
+        let locator = &scene.locator;
+        let here = super::super::likelihood::terms(
+            &locator.scene,
+            &survey.evidence,
+            TARGET_M.into(),
+            true,
+            &mut Vec::new(),
+        );
+        Certainty::new(locator, here, 1.0, Expansion::zeros(2)).unwrap()
+    }
+
+    #[test]
+    fn widening_is_the_largest_ratio_of_deviations() {
+        let scene = TestScene::new(60.0);
+        let survey = scene.locator.survey(scene.evidence(0, TARGET_M, |_, _| Kind::Spectrum));
+        let certainty = certainty(&scene, &survey);
+        let own = certainty.position.covariance.clone();
+        assert!((certainty.widening(&(&own * 9.0)) - 3.0).abs() < 1e-9);
+        assert_eq!(certainty.widening(&(&own * 0.25)), 1.0);
+        // Longer along one direction: twice the deviation.
+        let half = own.clone().cholesky().unwrap().l();
+        let longer = &half * DMatrix::from_diagonal(&DVector::from_row_slice(&[1.0, 4.0])) * half.transpose();
+        assert!((certainty.widening(&longer) - 2.0).abs() < 1e-9);
+        assert_eq!(certainty.followed(&DVector::from_row_slice(&[1.0, 2.0])).as_slice(), [1.0, 2.0]);
+    }
+
+    /// Grid points that count and are not covered, each with the mass of a cell; those beyond five deviations are elsewhere.
+    #[test]
+    fn what_is_not_covered_is_taken_from_the_grid() {
+        let locator = TestScene::new(50.0).locator;
+        let places = &locator.grid.places;
+        let middle = places.points() / 2;
+        let at = places.coordinates(middle);
+        let step = places.step[0];
+        let covariance = DMatrix::from_diagonal_element(2, 2, (0.3 * step).powi(2));
+        let peak = NormalPeak::new(covariance.clone()).unwrap();
+        let mut posterior = Posterior::normal(&peak).unwrap();
+        // The next point is three deviations and a third away, the third ten.
+        let far = [middle + 3, middle - 3, 0];
+        let asked = RefCell::new(Vec::new());
+        locator.look_around(
+            &mut posterior,
+            &at,
+            |point| [middle, middle + 1].contains(&point) || far.contains(&point),
+            |points| {
+                asked.borrow_mut().extend_from_slice(points);
+                points.iter().map(|&point| if point == 0 { -1.0 } else { -2.0 }).collect()
+            },
+        );
+        assert_eq!(*asked.borrow(), [0, middle - 3, middle + 3]);
+        let masses = [(-1f64).exp(), (-2f64).exp(), (-2f64).exp()].map(|density| density * places.cell());
+        let total = peak.mass + masses.iter().sum::<f64>();
+        assert!((posterior.total() / total - 1.0).abs() < 1e-12);
+        let (probability, alternatives) = locator.elsewhere(&posterior, &at, &covariance).unwrap();
+        assert!((probability * total / masses.iter().sum::<f64>() - 1.0).abs() < 1e-12);
+        // Points within the resolution, five steps, are one position; those three steps to either side are two.
+        let found: Vec<f64> = alternatives.iter().map(|place| place.probability * total).collect();
+        assert_eq!(found.len(), 3);
+        assert!(found.iter().zip(masses).all(|(found, mass)| (found / mass - 1.0).abs() < 1e-9));
+        let corner_m = locator.position_m(&places.coordinates(0));
+        assert!((alternatives[0].position_m - corner_m).norm() < 1e-9);
+        // Nothing to add where nothing counts.
+        locator.look_around(&mut posterior, &at, |_| false, |_| unreachable!());
+    }
+
+    /// With unknown clocks the offsets follow a displacement as their covariance with the position says.
+    #[test]
+    fn offsets_follow_the_position() {
+        let scene = TestScene::new(60.0);
+        let evidence = scene.evidence(0, TARGET_M, |_, _| Kind::Spectrum);
+        let prior = ClockPrior::independent(3, 100e-9).unwrap();
+        let survey = scene.locator.survey_with_clocks(evidence, prior);
+        let clocks = survey.clocks.as_ref().unwrap();
+        let offsets_m = -&clocks.reference_s * model::units::SPEED_OF_LIGHT_M_S;
+        let state = DVector::from_iterator(5, [4.0, 6.0].into_iter().chain(offsets_m.iter().copied()));
+        let target =
+            super::super::likelihood::TargetState { position_m: TARGET_M, offsets_m: &state.as_slice()[2..] };
+        let here = super::super::likelihood::terms(
+            &scene.locator.scene,
+            &survey.evidence,
+            target,
+            true,
+            &mut Vec::new(),
+        );
+        let certainty = Certainty::new(&scene.locator, here, 1.0, clocks.expansion(&state)).unwrap();
+        let step = DVector::from_row_slice(&[0.01, -0.02]);
+        let followed = certainty.followed(&step);
+        assert!((followed.rows(0, 2) - &step).amax() < 1e-9);
+        // Along the offsets the information pulls nowhere.
+        let pull = certainty.terms.information() * followed;
+        assert!(pull.rows(2, 3).amax() < 1e-6 * pull.rows(0, 2).amax());
+    }
+}

@@ -183,3 +183,99 @@ impl ClockUpdate {
         if variance > 1e-6 * self.prior.covariance_s2[(l, l)] { change * change / variance } else { 0.0 }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::likelihood::Term;
+    use super::*;
+
+    fn matrix<const N: usize>(rows: [[f64; N]; N]) -> DMatrix<f64> {
+        DMatrix::from_fn(N, N, |i, j| rows[i][j])
+    }
+
+    #[test]
+    fn a_widened_offset_is_independent() {
+        let law = ClockPrior::new(
+            DVector::from_row_slice(&[1e-9, 2e-9, 3e-9]),
+            matrix([[4.0, 1.0, 0.5], [1.0, 5.0, 0.3], [0.5, 0.3, 6.0]]) * 1e-18,
+        );
+        let wider = law.unwrap().widened(1, 7e-9);
+        assert_eq!(wider.mean_s().as_slice(), [1e-9, 2e-9, 3e-9]);
+        let expected = matrix([[4.0, 0.0, 0.5], [0.0, 49.0, 0.0], [0.5, 0.0, 6.0]]) * 1e-18;
+        assert!((wider.covariance_s2() - expected).amax() < 1e-30);
+    }
+
+    #[test]
+    fn laws_without_a_covariance_are_refused() {
+        let law = |covariance: DMatrix<f64>| ClockPrior::new(DVector::zeros(2), covariance * 1e-18);
+        assert!(law(matrix([[1.0, 0.5], [0.5, 1.0]])).is_ok());
+        for bad in [[[1.0, 2.0], [2.0, 1.0]], [[f64::NAN, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, 0.0]]] {
+            assert_eq!(law(matrix(bad)), Err(ClockPriorError { nodes: 2 }));
+        }
+        assert!(law(DMatrix::identity(3, 3)).is_err());
+    }
+
+    fn clocks() -> SurveyClocks {
+        let covariance_m2 = matrix([[4.0, 1.0], [1.0, 9.0]]);
+        let (mean_m, reference_m) =
+            (DVector::from_row_slice(&[10.0, -3.0]), DVector::from_row_slice(&[9.0, -5.0]));
+        let c = SPEED_OF_LIGHT_M_S;
+        let prior = ClockPrior::new(mean_m / c, covariance_m2 / (c * c)).unwrap();
+        SurveyClocks::new(prior, reference_m / c).unwrap()
+    }
+
+    /// Relative to the reference the mean is (1, 2) metres.
+    #[test]
+    fn the_prior_is_a_normal_law_in_metres() {
+        let clocks = clocks();
+        let away = DVector::from_row_slice(&[0.5, -1.0]);
+        let state = DVector::from_row_slice(&[6.0, 7.0, 1.5, 1.0]);
+        let information = matrix([[4.0, 1.0], [1.0, 9.0]]).try_inverse().unwrap();
+        let log_density = -0.5 * away.dot(&(&information * &away));
+        assert!((clocks.log_prior(&state.as_slice()[2..]) - log_density).abs() < 1e-9);
+        let here = clocks.expansion(&state);
+        assert!((here.value - log_density).abs() < 1e-9);
+        let zero = DMatrix::zeros(2, 2);
+        assert!((here.information.view((2, 2), (2, 2)) - &information).amax() < 1e-9);
+        assert!(
+            here.information.view((0, 0), (2, 2)) == zero && here.information.view((0, 2), (2, 2)) == zero
+        );
+        assert!((here.gradient.rows(2, 2) + information * away).amax() < 1e-9);
+        assert_eq!(here.gradient.rows(0, 2), DVector::zeros(2));
+        assert!((clocks.start_m(0) - DVector::from_row_slice(&[1.0, 2.0])).amax() < 1e-9);
+    }
+
+    /// A quadratic log-likelihood says its own maximum about the offsets, wherever it is expanded.
+    #[test]
+    fn an_update_is_what_the_likelihood_says_about_the_offsets() {
+        let clocks = clocks();
+        let curvature = matrix([[5.0, 1.0, 0.5], [1.0, 4.0, 0.2], [0.5, 0.2, 3.0]]);
+        let maximum = DVector::from_row_slice(&[2.0, 0.7, 1.1]);
+        let state = DVector::from_row_slice(&[2.3, 0.2, 1.9]);
+        let expansion = Expansion {
+            value: 50.0,
+            gradient: &curvature * (&maximum - &state) / 0.5,
+            information: &curvature / 0.5,
+        };
+        let term = Term { sensor: 0, reflector: 0, expansion, moments: None, unit_snr: None };
+        let prior = clocks.expansion(&state);
+        let terms = WeightedTerms { terms: vec![term], weights: vec![0.5], prior, irs_count: 2 };
+        let covariance = terms.information().cholesky().unwrap().inverse();
+        let update = clocks.update(&state, &terms, &covariance).unwrap();
+        // Marginal covariance of the offsets, inverted.
+        let marginal = curvature.try_inverse().unwrap().view((1, 1), (2, 2)).into_owned();
+        let information = marginal.try_inverse().unwrap();
+        let c = SPEED_OF_LIGHT_M_S;
+        assert!((&update.information / (c * c) - &information).amax() < 1e-9);
+        let offsets_m = update.information.clone().cholesky().unwrap().solve(&update.weighted) * c;
+        assert!((offsets_m - DVector::from_row_slice(&[0.7 + 9.0, 1.1 - 5.0])).amax() < 1e-9);
+        let posterior = &update.posterior;
+        assert!((posterior.mean_s() * c - DVector::from_row_slice(&[0.2 + 9.0, 1.9 - 5.0])).amax() < 1e-9);
+        assert!((posterior.covariance_s2() * (c * c) - covariance.view((1, 1), (2, 2))).amax() < 1e-9);
+        // The change relative to the prior's mean, in units of what the variance has lost.
+        let (change, lost) = (9.2 - 10.0, 4.0 - covariance[(1, 1)]);
+        assert!((update.innovation(0) * lost / (change * change) - 1.0).abs() < 1e-9);
+        let unchanged = ClockUpdate { posterior: update.prior.clone(), ..update };
+        assert_eq!(unchanged.innovation(0), 0.0);
+    }
+}

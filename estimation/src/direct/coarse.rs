@@ -344,3 +344,63 @@ pub(super) fn energy((y_re, y_im): (&[f32], &[f32]), (w_re, w_im): (&[f32], &[f3
     }
     re.iter().sum::<f32>().powi(2) + im.iter().sum::<f32>().powi(2)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::likelihood::terms;
+    use super::super::test_scene::{KINDS, Kind, TARGET_M, TestScene};
+    use super::*;
+
+    /// Lengths that fill all lanes, and lengths that do not.
+    #[test]
+    fn energies_are_squared_sums() {
+        let [a, b, c, d] =
+            [0.1, 1.2, 2.5, 3.9].map(|at: f32| (0..19).map(|i| (at + i as f32).sin()).collect::<Vec<f32>>());
+        for n in 1..=19 {
+            let product = |i: usize| {
+                Complex64::new(a[i].into(), b[i].into()) * Complex64::new(c[i].into(), d[i].into())
+            };
+            let expected = (0..n).map(product).sum::<Complex64>().norm_sqr();
+            let found = f64::from(energy((&a[..n], &b[..n]), (&c[..n], &d[..n])));
+            assert!((found - expected).abs() < 1e-5 * (1.0 + expected), "{n}: {found} {expected}");
+        }
+    }
+
+    /// At every point of the grid, path by path: delays and bearings exactly, spectra and blocks up to what beams of an eighth
+    /// of a beamwidth lose on the flank of a peak.
+    #[test]
+    fn values_on_the_grid_are_those_of_the_likelihood() {
+        let TestScene { locator, source } = &TestScene::new(50.0);
+        let (grid, irs) = (&locator.grid, source.system().irs_count());
+        for kind in KINDS {
+            let evidence = TestScene::new(50.0).evidence(0, TARGET_M, |_, _| kind);
+            let values = grid.values(&locator.scene, &evidence);
+            let mut highest = vec![f64::NEG_INFINITY; irs * (irs + 1)];
+            let mut highest_sensor = vec![f64::NEG_INFINITY; irs];
+            let mut total = Vec::new();
+            for point in 0..grid.points() {
+                let at = locator.position_m(&grid.places.coordinates(point));
+                let mut own = vec![0.0; irs];
+                for term in terms(&locator.scene, &evidence, at.into(), false, &mut Vec::new()) {
+                    let path = &mut highest[term.sensor * (irs + 1) + term.reflector];
+                    *path = path.max(term.value());
+                    own[term.sensor] += term.value();
+                }
+                total.push(own.iter().sum::<f64>());
+                highest_sensor.iter_mut().zip(own).for_each(|(highest, own)| *highest = highest.max(own));
+            }
+            let tolerance = if kind == Kind::Delay { 1e-12 } else { 0.1 };
+            let top = total.iter().copied().fold(0.0, f64::max);
+            for (found, exact) in values.total.iter().zip(&total) {
+                assert!((found - exact).abs() < tolerance * top, "{kind:?}: {found} {exact} of {top}");
+            }
+            for (l, exact) in highest_sensor.iter().enumerate() {
+                assert!((values.highest_sensor[l] / exact - 1.0).abs() < tolerance, "{kind:?}: node {l}");
+                for k in 0..irs {
+                    let ratio = values.highest[l * irs + k] / highest[l * (irs + 1) + k];
+                    assert!((ratio - 1.0).abs() < tolerance, "{kind:?}: path ({l}, {k}) {ratio}");
+                }
+            }
+        }
+    }
+}

@@ -394,7 +394,44 @@ mod tests {
         // Taken in the middle of each ninth of the rectangle.
         let grid = RegularGrid::new(vec![1.0, 2.0], &[7.0, 8.0], &[1.0, 1.0]);
         let region = SearchRegion::new(&scene, &grid);
+        assert_eq!(region.roughness.len(), 9);
         assert_eq!(region.roughness[0], roughness(&scene, Point::new(2.0, 3.0, 0.0)));
         assert_eq!(region.roughness[8], roughness(&scene, Point::new(6.0, 7.0, 0.0)));
+    }
+
+    /// Every unknown offset of size s multiplies the probability by `1 + s sqrt(u / (2 pi))`, `u = 2 log_likelihood`.
+    #[test]
+    fn unknown_offsets_raise_the_probability() {
+        let roughness = Roughness { shape: DMatrix::identity(2, 2), phase: DMatrix::identity(2, 2) };
+        let region = SearchRegion { size: vec![4.0, 3.0], roughness: vec![roughness] };
+        for gains in [0, 9] {
+            let probability = |offsets: &[f64]| region.false_alarm_probability(40.0, gains, None, offsets);
+            let factor = |size: f64| 1.0 + size * (80.0 / TAU).sqrt();
+            let ratio = probability(&[0.5, 2.0]) / probability(&[]);
+            assert!((ratio / (factor(0.5) * factor(2.0)) - 1.0).abs() < 1e-9, "{gains}: {ratio}");
+        }
+        // Without gains: the size of the box, 1 + 7 + 12, times e^-t.
+        let probability = region.false_alarm_probability(10.0, 0, None, &[]);
+        assert!((probability / (20.0 * (-10f64).exp()) - 1.0).abs() < 1e-9);
+        assert_eq!(region.false_alarm_probability(8.9, 9, None, &[]), 1.0);
+    }
+
+    /// A delay sample of c / 2 B, or the width of a beam at the nearest IRS, whichever is smaller.
+    #[test]
+    fn the_resolution_is_that_of_delay_or_beam() {
+        let mut scenario = model::Scenario::default();
+        scenario.surface.sensors = ElementGrid { columns: 4, rows: 1 };
+        let system = System::new(&scenario).unwrap();
+        let delay_m = model::units::SPEED_OF_LIGHT_M_S / (2.0 * system.bandwidth_hz);
+        let elements = system.sensor_grid.columns.max(system.element_grid.columns) as f64;
+        let centre = system.coverage.centre();
+        let nearest_m =
+            system.irs.iter().map(|irs| irs.pose.distance_m(centre)).fold(f64::INFINITY, f64::min);
+        let beam_m = nearest_m / (elements * system.spacing_wavelengths);
+        assert!((resolution_m(&system) / delay_m.min(beam_m) - 1.0).abs() < 1e-12);
+        // With a hundredth of the bandwidth it is the beam, with a hundred times as much the delay.
+        scenario.signal.bandwidth_hz /= 100.0;
+        let narrow = System::new(&scenario).unwrap();
+        assert!((resolution_m(&narrow) / beam_m - 1.0).abs() < 1e-12);
     }
 }

@@ -408,6 +408,7 @@ mod tests {
     use model::{Scenario, System};
 
     use super::super::DirectSettings;
+    use super::super::test_scene::{Kind, TARGET_M, TestScene};
     use super::*;
 
     #[test]
@@ -427,5 +428,66 @@ mod tests {
         let slowest = tried.iter().map(|v| v.norm()).filter(|v| *v > 0.0).fold(f64::INFINITY, f64::min);
         assert!(slowest * half <= 0.75 * locator.resolution_m, "{slowest}");
         assert_eq!(locator.tried_velocities(0.0, most_speed), [DVector::<f64>::zeros(2)]);
+    }
+
+    /// Three frames of a target that moves by twice the resolution: the fix is where it is at the requested time.
+    #[test]
+    fn a_moving_target_is_where_it_is_at_the_requested_time() {
+        let scene = TestScene::new(60.0);
+        let velocity = Point::new(1.6, -1.2, 0.0);
+        let times = [10.0, 11.5, 13.0];
+        let at = |time: f64| TARGET_M + velocity * (time - 11.0);
+        let surveys: Vec<Survey> = (0..3)
+            .map(|f| scene.evidence(f as u64, at(times[f]), |_, _| Kind::Spectrum))
+            .map(|evidence| scene.locator.survey(evidence))
+            .collect();
+        let timed: Vec<(f64, &Survey)> = times.into_iter().zip(&surveys).collect();
+        let locate = |frames: &[(f64, &Survey)], time: f64, most_speed: f64| {
+            scene.locator.locate_frames(frames, time, Combination::NonCoherent, most_speed)
+        };
+        for time in [10.5, 14.0] {
+            let fix = locate(&timed, time, 2.5).unwrap();
+            let error = [fix.position_m - at(time), fix.velocity - velocity];
+            let error = DVector::from_row_slice(&[error[0].x, error[0].y, error[1].x, error[1].y]);
+            let nees = error.dot(&fix.covariance.clone().cholesky().unwrap().solve(&error));
+            // Chi-square with four degrees of freedom: 99.9 %.
+            assert!((0.05..18.5).contains(&nees), "{time}: {nees}");
+        }
+        // At a single time the velocity is what was assumed, and two equal frames are worth two.
+        let [one, two] = [1, 2].map(|n| locate(&[(5.0, &surveys[1]); 2][..n], 5.0, 0.7).unwrap());
+        assert!((two.covariance.view((2, 2), (2, 2)) - DMatrix::identity(2, 2) * 0.49).amax() < 1e-9);
+        let [one, two] = [one, two].map(|fix| fix.covariance.view((0, 0), (2, 2)).trace());
+        assert!((one / two - 2.0).abs() < 0.05, "{one} {two}");
+        for (time, most_speed) in [(f64::NAN, 0.7), (12.0, f64::INFINITY)] {
+            assert_eq!(locate(&timed, time, most_speed), Err(Missed::NoEvidence));
+        }
+        assert_eq!(locate(&[], 12.0, 0.7), Err(Missed::NoEvidence));
+    }
+
+    /// Times of -2, 0 and 2 about the middle, two logarithms per point.
+    #[test]
+    fn values_are_added_along_the_best_velocity() {
+        let scene = TestScene::new(50.0);
+        let survey = scene.locator.survey(scene.locator.evidence());
+        let frames = [-2.0, 0.0, 2.0].map(|time| (time, &survey)).to_vec();
+        let batch = FrameBatch { frames, combination: Combination::Coherent };
+        let expected =
+            Velocities { most_speed: 3.0 + 0.5 / 4.0, time_spread: (8f64 / 3.0).sqrt(), coherent: true };
+        assert_eq!(batch.velocities(2.0, 3.0, 0.5), Some(expected));
+        assert_eq!(batch.velocities(0.0, 3.0, 0.5), None);
+        let places = &scene.locator.grid.places;
+        let middle = places.points() / 2;
+        let step = DVector::from_row_slice(&[places.step[0], 0.0]) / 2.0;
+        let mut values = vec![vec![0.0; 2 * places.points()]; 3];
+        // One step to the right in every two units of time.
+        for (frame, values) in values.iter_mut().enumerate() {
+            let point = middle + frame - 1;
+            (values[2 * point], values[2 * point + 1]) = (1.0, 2.0);
+        }
+        let lists = || values.iter().map(Vec::as_slice).collect();
+        let best = scene.locator.best_along(&batch, &[DVector::zeros(2), step], lists(), &[0.1, 0.2]);
+        assert!((best[middle] - log_mean(&[3.1, 6.2])).abs() < 1e-12);
+        assert!((best[middle + 1] - log_mean(&[1.1, 2.2])).abs() < 1e-12);
+        assert!((best[0] - log_mean(&[0.1, 0.2])).abs() < 1e-12);
     }
 }

@@ -142,3 +142,40 @@ fn turns(scene: &Scene, k: usize, lags: &[Lag], node: &NodeEvidence) -> DMatrix<
     }
     turns
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::test_scene::{KINDS, TARGET_M, TestScene};
+    use super::*;
+
+    /// The best lag is the one at which the evidence, shifted by it, has the highest value on the grid.
+    #[test]
+    fn best_lags_are_those_of_shifted_evidence() {
+        let scene = TestScene::new(50.0);
+        let (grid, known) = (&scene.locator.grid, &scene.locator.scene);
+        let lag = |i: i32| Lag { offset_s: 4e-9 * f64::from(i), log_prior: -0.2 * f64::from(i * i) };
+        let lags: Vec<Lag> = (-3..7).map(lag).collect();
+        for kind in KINDS {
+            for (l, node) in scene.evidence(0, TARGET_M, |_, _| kind).nodes.iter().enumerate() {
+                let mut expected = vec![(f64::NEG_INFINITY, 0.0); grid.points()];
+                for lag in &lags {
+                    let mut shifted = node.clone();
+                    shifted.retime(lag.offset_s, &known.layout().phasors(lag.offset_s));
+                    let mut sums = vec![lag.log_prior; grid.points()];
+                    grid.each_value(known, l, &shifted, |point, _, value| sums[point] += value);
+                    for (best, sum) in expected.iter_mut().zip(sums).filter(|(best, sum)| *sum > best.0) {
+                        *best = (sum, lag.offset_s);
+                    }
+                }
+                let found = grid.best_lags(known, l, node, &lags);
+                let mut agreeing = 0;
+                for (found, expected) in found.iter().zip(&expected) {
+                    // In single precision.
+                    assert!((found.0 - expected.0).abs() < 1e-4 * (1.0 + expected.0.abs()), "{kind:?}, {l}");
+                    agreeing += usize::from(found.1 == expected.1);
+                }
+                assert!(agreeing as f64 > 0.99 * grid.points() as f64, "{kind:?}, {l}: {agreeing}");
+            }
+        }
+    }
+}

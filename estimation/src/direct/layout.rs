@@ -372,3 +372,55 @@ impl LayoutIrs {
         if radiated > 0.0 { Ok(()) } else { Err(LayoutError::Dark { k }) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use model::Scenario;
+
+    use super::*;
+
+    /// What does not fit together is refused, and said which.
+    #[test]
+    fn parts_that_do_not_fit_are_refused() {
+        let layout = Layout::of_system(&System::new(&Scenario::default()).unwrap());
+        let build = |change: &dyn Fn(&mut LayoutIrs)| {
+            let mut irs = layout.irs.clone();
+            change(&mut irs[1]);
+            Layout::new(layout.carrier, irs, vec![0, 1], Point::zeros())
+        };
+        assert!(build(&|_| ()).is_ok());
+        type Change = dyn Fn(&mut LayoutIrs);
+        let changes: [(&Change, &str); 8] = [
+            (&|irs| irs.codes = irs.codes.clone().remove_column(0), "matrix of codes"),
+            (&|irs| irs.codes = irs.codes.clone().remove_row(0), "matrix of codes"),
+            (&|irs| irs.reflected_signal = irs.reflected_signal.clone().remove_row(0), "reflected signal"),
+            (&|irs| irs.reflected_signal.fill(Complex64::ZERO), "radiates nothing"),
+            (&|irs| irs.codes[(0, 0)].re = f64::NAN, "matrix of codes holds"),
+            (&|irs| irs.frequencies_hz.clear(), "no subcarriers"),
+            (&|irs| irs.frequencies_hz[0] = f64::INFINITY, "centre or list"),
+            (&|irs| irs.sensors.offsets_m.clear(), "no sensors"),
+        ];
+        for (change, reason) in changes {
+            let error = build(change).unwrap_err().to_string();
+            assert!(error.contains("IRS 1") && error.contains(reason), "{error}: {reason}");
+        }
+        let none = Layout::new(layout.carrier, Vec::new(), vec![0, 1], Point::zeros());
+        assert!(matches!(none, Err(LayoutError::Empty)));
+    }
+
+    /// Phasors from the tables of a comb, and without a comb.
+    #[test]
+    fn phasors_turn_with_the_frequency() {
+        let layout = Layout::of_system(&System::new(&Scenario::default()).unwrap());
+        assert!(layout.comb.is_some());
+        let plain = Layout { comb: None, ..layout.clone() };
+        for ((a, b), w) in layout.phasors(3e-8).iter().zip(plain.phasors(3e-8)).zip(&layout.frequencies_rad_s)
+        {
+            let exact = Complex64::from_polar(1.0, w * 3e-8);
+            assert!((a - exact).norm() < 1e-9 && (b - exact).norm() < 1e-12);
+        }
+        let irregular: Vec<f64> =
+            layout.frequencies_rad_s.iter().map(|w| w + 1e-3 * w.abs().sqrt()).collect();
+        assert!(Comb::new(&irregular).is_none());
+    }
+}

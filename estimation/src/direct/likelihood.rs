@@ -410,6 +410,7 @@ mod tests {
     /// What is left of the ascent at a fix is a fraction of a micrometre.
     #[test]
     fn a_fix_is_the_maximum() {
+        let mut fixes = 0;
         for (seed, payload) in (0..40).flat_map(|seed| [(seed, 0), (seed, 1)]) {
             let locator = locator(seed, Wavefront::Plane);
             let survey = locator.survey(evidence(&locator, seed, payload));
@@ -421,6 +422,25 @@ mod tests {
             let here = total_expansion(&terms, 2);
             let step = here.information.cholesky().unwrap().solve(&here.gradient);
             assert!(step.norm() < 3e-7, "seed {seed}, payload {payload}: {}", step.norm());
+            fixes += 1;
         }
+        assert!(fixes >= 76, "{fixes} of 80");
+    }
+
+    /// The law of a delay or bearing is one over its window, and its tails are those of gross errors.
+    #[test]
+    fn gross_or_normal_errors_are_a_law() {
+        let (variance, window, steps) = (0.04, 6.0, 6000);
+        let density = |i: i32| {
+            let error = window * ((f64::from(i) + 0.5) / f64::from(steps) - 0.5);
+            gross_or_normal(error, variance, window).exp() / f64::from(steps)
+        };
+        assert!(((0..steps).map(density).sum::<f64>() - 1.0).abs() < 1e-6);
+        assert!((gross_or_normal(2.9, variance, window).exp() - GROSS_SHARE).abs() < 1e-9);
+        let normal = |error: f64| normal_ratio(error, variance, window);
+        assert!((normal(0.2) / normal(0.0) - (-0.5f64).exp()).abs() < 1e-12);
+        let expansion = gross_or_normal_expansion(0.0, variance, window, &[3.0]);
+        let share = normal(0.0) / (GROSS_SHARE + normal(0.0));
+        assert!((expansion.information[0] - share * 9.0 / variance).abs() < 1e-9);
     }
 }

@@ -470,3 +470,6 @@ struct Candidate {
     summit: Summit,
     noise_factor: f64,
 }
+
+#[cfg(test)]
+mod tests;

@@ -44,6 +44,8 @@ mod posterior;
 mod protection;
 mod scene;
 mod several;
+#[cfg(test)]
+mod test_scene;
 mod timing;
 
 pub use clocks::{ClockPrior, ClockPriorError, ClockUpdate};

@@ -316,4 +316,74 @@ mod tests {
             assert!((slope / difference - 1.0).abs() < 0.05, "{slope} {difference}");
         }
     }
+
+    /// A normal density, integrated or taken as it is, has its own mass and covariance.
+    #[test]
+    fn a_normal_posterior_is_its_peak() {
+        let covariance = DMatrix::from_row_slice(2, 2, &[4.0, 1.0, 1.0, 0.5]);
+        let peak = NormalPeak::new(covariance.clone()).unwrap();
+        assert!((peak.mass - TAU * f64::sqrt(4.0 * 0.5 - 1.0)).abs() < 1e-12);
+        let information = covariance.clone().try_inverse().unwrap();
+        let log_density = |d: &DVector<f64>| -0.5 * d.dot(&(&information * d));
+        let integrated = Posterior::integrated(&peak, log_density).unwrap();
+        let normal = Posterior::normal(&peak).unwrap();
+        for (posterior, covered) in [(&integrated, 6.75), (&normal, 5.0)] {
+            assert!((posterior.total() / peak.mass - 1.0).abs() < 1e-3);
+            assert!((posterior.covariance() - &covariance).amax() < 1e-2 * covariance.amax());
+            let edge = DVector::from_row_slice(&[2.0, 0.5]) * covered;
+            assert!(
+                posterior.covered.contains(&(&edge * 0.999)) && !posterior.covered.contains(&(edge * 1.001))
+            );
+        }
+        // Half of the mass moved to three deviations on either side makes it five times as wide.
+        let mut split = normal.clone();
+        for side in [1.0, -1.0] {
+            split.add(DVector::from_row_slice(&[6.0 * side, 1.5 * side]), 0.5 * peak.mass);
+        }
+        let far = DMatrix::from_row_slice(2, 2, &[36.0, 9.0, 9.0, 2.25]);
+        assert!((split.covariance() - (covariance.clone() + far) * 0.5).amax() < 1e-9);
+        let inner = Ellipsoid::new(&covariance, 2.9).unwrap();
+        assert!(split.outside(&inner).len() == 2 && split.outside(&normal.covered).is_empty());
+    }
+
+    #[test]
+    fn means_and_weakness_by_hand() {
+        assert!((log_mean(&[1000.0, 1000.0 + 3f64.ln()]) - (1000.0 + 2f64.ln())).abs() < 1e-9);
+        let term = |value: f64, unit_snr| Term {
+            sensor: 0,
+            reflector: 0,
+            expansion: crate::ascent::Expansion { value, ..crate::ascent::Expansion::zeros(0) },
+            moments: None,
+            unit_snr,
+        };
+        // Two fitted paths of 20 each, in units of the noise; a delay does not count.
+        let terms = |energy: f64| [term(energy, Some(1.0)), term(30.0, Some(1.0)), term(1e3, None)];
+        assert!(is_weak(&terms(29.9), 1.5) && !is_weak(&terms(30.1), 1.5));
+        let around = Hypotheses::around(&terms(60.0), 1.5);
+        // The energies suggest (60 + 30) / 1.5 / 2.
+        let kappas: Vec<f64> = around.targets.iter().map(|target| target.kappa / 30.0).collect();
+        assert!((kappas[0] - 1.0 / 16.0).abs() < 1e-12 && (kappas[around.count() - 1] - 2.0).abs() < 1e-12);
+    }
+
+    /// The weight of a term is the derivative of the log-density, and one where nothing is fitted.
+    #[test]
+    fn weights_are_derivatives_of_the_density() {
+        let term = |value: f64, unit_snr| Term {
+            sensor: 0,
+            reflector: 0,
+            expansion: crate::ascent::Expansion { value, ..crate::ascent::Expansion::zeros(0) },
+            moments: None,
+            unit_snr,
+        };
+        let terms = |a: f64, b: f64| [term(a, Some(1.0)), term(9.0, Some(0.3)), term(b, None)];
+        let here = terms(12.0, 3.0);
+        let hypotheses = Hypotheses::around(&here, 1.2);
+        let weights = hypotheses.weights(&here);
+        let density = |a: f64, b: f64| hypotheses.log_density(&terms(a, b));
+        let by_energy = (density(12.001, 3.0) - density(11.999, 3.0)) / 0.002 * 1.2;
+        assert!((weights[0] / by_energy - 1.0).abs() < 0.05, "{} {by_energy}", weights[0]);
+        assert!((0.1..weights[0]).contains(&weights[1]), "{}", weights[1]);
+        let by_delay = (density(12.0, 3.001) - density(12.0, 2.999)) / 0.002 * 1.2;
+        assert!(weights[2] == 1.0 && (by_delay - 1.0).abs() < 1e-6);
+    }
 }

@@ -126,3 +126,52 @@ pub(super) fn largest_eigenvalue(matrix: &DMatrix<f64>) -> f64 {
     let (mean, half) = (0.5 * matrix.trace(), 0.5 * (matrix[(0, 0)] - matrix[(1, 1)]));
     mean + half.hypot(matrix[(0, 1)])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One coordinate and two nodes that each sense themselves: without either, the fix is where the other has it.
+    #[test]
+    fn a_level_is_the_worst_separation_and_its_deviation() {
+        let term = |node: usize, gradient: f64, information: f64| Term {
+            sensor: node,
+            reflector: node,
+            expansion: Expansion {
+                value: 1.0,
+                gradient: DVector::repeat(1, gradient),
+                information: DMatrix::repeat(1, 1, information),
+            },
+            moments: None,
+            unit_snr: None,
+        };
+        let terms = |prior: f64| WeightedTerms {
+            terms: vec![term(0, 3.0, 4.0), term(1, -2.0, 5.0)],
+            weights: vec![0.5, 0.75],
+            prior: Expansion { information: DMatrix::repeat(1, 1, prior), ..Expansion::zeros(1) },
+            irs_count: 2,
+        };
+        let position = DMatrix::identity(1, 1);
+        let risk: f64 = 0.01;
+        let radius = chi_square_quantile(0.8 * risk, 1).sqrt() * 1.5;
+        let level = |prior: f64| terms(prior).protection_level_m(&position, 1.5, risk);
+        assert!((terms(0.5).information()[0] - (2.0 + 3.75 + 0.5)).abs() < 1e-12);
+        let (gradient, information) = terms(0.5).likelihood();
+        assert!((gradient[0] - (1.5 - 1.5)).abs() < 1e-12 && (information[0] - 5.75).abs() < 1e-12);
+        let without = |gradient: f64, information: f64| gradient / information + radius / information.sqrt();
+        let expected = without(1.5, 2.5).max(without(1.5, 4.25));
+        assert!((level(0.5).unwrap() / expected - 1.0).abs() < 1e-6, "{:?} {expected}", level(0.5));
+        // A single node could be wrong without bound.
+        let mut alone = terms(0.0);
+        alone.terms.pop();
+        assert_eq!(alone.protection_level_m(&position, 1.5, risk), None);
+    }
+
+    #[test]
+    fn eigenvalues_in_closed_form() {
+        let two = DMatrix::from_row_slice(2, 2, &[5.0, 2.0, 2.0, 2.0]);
+        assert!((largest_eigenvalue(&two) - 6.0).abs() < 1e-12);
+        let three = DMatrix::from_diagonal(&DVector::from_row_slice(&[1.0, 7.0, 3.0]));
+        assert!((largest_eigenvalue(&three) - 7.0).abs() < 1e-12);
+    }
+}

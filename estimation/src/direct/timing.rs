@@ -186,3 +186,143 @@ pub(super) fn is_too_weak(here: &[Term], l: usize) -> bool {
     let expected = if other_snr > 0.0 { other_energy / other_snr * snr } else { 0.0 };
     expected > LEAST_EXPECTED && energy < WEAK_SHARE * expected
 }
+
+#[cfg(test)]
+mod tests {
+    use nalgebra::DMatrix;
+
+    use super::super::test_scene::{KINDS, Kind, TARGET_M, TestScene};
+    use super::*;
+    use crate::ascent::Expansion;
+
+    const PRIOR_S: f64 = 100e-9;
+
+    #[test]
+    fn lags_cover_four_deviations_or_half_a_period() {
+        let TestScene { locator, source } = TestScene::new(50.0);
+        let narrow_s = 0.35 / locator.spread_rad_s;
+        assert_eq!(locator.lags_s(narrow_s), [0.0]);
+        let lags = locator.lags_s(10.1 * narrow_s);
+        let expected: Vec<f64> = (-41..=41).map(|i| f64::from(i) * narrow_s).collect();
+        assert_eq!(lags, expected);
+        let half_s = 0.5 * source.system().subcarriers as f64 / source.system().bandwidth_hz;
+        let last_s = *locator.lags_s(1.0).last().unwrap();
+        assert!((half_s..half_s + narrow_s).contains(&last_s), "{last_s} {half_s}");
+    }
+
+    /// The nodes' best lags at a point are independent of each other; a node that is silent adds nothing.
+    #[test]
+    fn the_map_is_the_sum_over_the_nodes() {
+        let scene = TestScene::new(50.0);
+        let locator = &scene.locator;
+        let kind = |l: usize, _| if l == 1 { Kind::Missing } else { Kind::Spectrum };
+        let evidence = scene.evidence(0, TARGET_M, kind);
+        let (total, lags_m) = locator.lag_map(&evidence, &ClockPrior::independent(3, 20e-9).unwrap());
+        let lag = |offset_s: f64| Lag { offset_s, log_prior: -0.5 * (offset_s / 20e-9).powi(2) };
+        let lags: Vec<Lag> = locator.lags_s(20e-9).into_iter().map(lag).collect();
+        let best = [0, 2].map(|l| locator.grid.best_lags(&locator.scene, l, &evidence.nodes[l], &lags));
+        for (point, (total, lags_m)) in total.iter().zip(&lags_m).enumerate() {
+            assert_eq!(*total, best[0][point].0 + best[1][point].0);
+            let offsets_s = [best[0][point].1, 0.0, best[1][point].1];
+            assert_eq!(lags_m.as_slice(), offsets_s.map(|offset_s| offset_s * SPEED_OF_LIGHT_M_S));
+        }
+    }
+
+    /// A clock that is 30 ns late is found where its prior allows it, and said to have stepped where it does not.
+    #[test]
+    fn a_late_clock_is_found() {
+        let scene = TestScene::new(60.0);
+        let locator = &scene.locator;
+        for kind in KINDS {
+            let mut evidence = scene.evidence(0, TARGET_M, |_, _| kind);
+            evidence.nodes[1].retime(-30e-9, &locator.scene.layout().phasors(-30e-9));
+            // Delays that contradict the prior count as gross errors.
+            let cases = [(PRIOR_S, vec![]), (0.5e-9, vec![1])];
+            for (deviation_s, stepped) in cases.into_iter().take(if kind == Kind::Delay { 1 } else { 2 }) {
+                let prior = ClockPrior::independent(3, deviation_s).unwrap();
+                let fix = locator.locate(&locator.survey_with_clocks(evidence.clone(), prior)).unwrap();
+                let clocks = fix.clocks.unwrap();
+                let late_s = clocks.posterior.mean_s()[1] - clocks.posterior.mean_s()[0];
+                assert!((late_s - 30e-9).abs() < 5e-9, "{kind:?}, {deviation_s}: {late_s}");
+                let error_m = (fix.position_m - TARGET_M).norm();
+                assert!(error_m < 5.0 * fix.covariance_m2.trace().sqrt(), "{kind:?}: {error_m}");
+                assert_eq!((clocks.stepped, clocks.at_edge), (stepped, vec![]), "{kind:?}, {deviation_s}");
+            }
+        }
+    }
+
+    fn law(mean_s: f64, deviation_s: f64) -> ClockPrior {
+        let covariance_s2 = DMatrix::from_diagonal_element(3, 3, deviation_s * deviation_s);
+        ClockPrior::new(DVector::from_row_slice(&[0.0, 0.0, mean_s]), covariance_s2).unwrap()
+    }
+
+    fn update(deviation_s: f64, change_s: f64) -> ClockUpdate {
+        ClockUpdate {
+            prior: law(0.0, deviation_s),
+            posterior: law(change_s, 1e-3 * deviation_s),
+            information: DMatrix::zeros(3, 3),
+            weighted: DVector::zeros(3),
+            stepped: Vec::new(),
+            at_edge: Vec::new(),
+            weak: Vec::new(),
+        }
+    }
+
+    /// An offset has stepped beyond five deviations of a prior that is narrower than half the widest; it is at the edge of a
+    /// window of four deviations.
+    #[test]
+    fn steps_and_edges_are_counted_in_deviations() {
+        let scene = TestScene::new(50.0);
+        let locator = &scene.locator;
+        let survey = locator.survey(scene.evidence(0, TARGET_M, |_, _| Kind::Spectrum));
+        let state = TargetState { position_m: TARGET_M, offsets_m: &[0.0; 3] };
+        for (share, deviations, stepped) in
+            [(0.45, 5.1, Some(2)), (0.45, -5.1, Some(2)), (0.45, 4.9, None), (0.55, 5.1, None)]
+        {
+            let update = update(share * PRIOR_S, deviations * share * PRIOR_S);
+            assert_eq!(locator.stepped(&survey, state, &update), stepped, "{share} {deviations}");
+        }
+        let narrow = locator.narrow_s() / PRIOR_S;
+        for (deviations, at_edge) in
+            [(4.01 - narrow, vec![2]), (narrow - 4.01, vec![2]), (3.99 - narrow, vec![])]
+        {
+            assert_eq!(locator.at_edge(&update(PRIOR_S, deviations * PRIOR_S)), at_edge, "{deviations}");
+        }
+        assert!(locator.at_edge(&update(0.9 * locator.narrow_s(), PRIOR_S)).is_empty());
+    }
+
+    /// Three nodes with a unit SNR each: the energies of the others, 60, are what is expected of a node.
+    #[test]
+    fn weak_is_less_than_half_of_what_the_others_suggest() {
+        let term = |sensor: usize, value: f64, unit_snr| Term {
+            sensor,
+            reflector: 0,
+            expansion: Expansion { value, ..Expansion::zeros(0) },
+            moments: None,
+            unit_snr,
+        };
+        let weak = |energy: f64, other: f64| {
+            let here = [
+                term(0, energy, Some(2.0)),
+                term(1, other, Some(1.0)),
+                term(2, other, Some(1.0)),
+                term(0, 1e3, None),
+            ];
+            is_too_weak(&here, 0)
+        };
+        assert!(weak(29.0, 30.0) && !weak(31.0, 30.0));
+        assert!(weak(1.0, 10.1) && !weak(1.0, 9.9));
+    }
+
+    /// `sqrt(2 pi)` deviations of a normal prior are worth an interval.
+    #[test]
+    fn sizes_of_offsets_are_those_of_their_priors() {
+        let locator = TestScene::new(50.0).locator;
+        assert!(locator.offset_sizes(None).is_empty());
+        let clocks = SurveyClocks::new(law(0.0, PRIOR_S), DVector::zeros(3)).unwrap();
+        let expected = std::f64::consts::TAU.sqrt() * PRIOR_S * locator.spread_rad_s / 3f64.sqrt();
+        for size in locator.offset_sizes(Some(&clocks)) {
+            assert!((size / expected - 1.0).abs() < 1e-12, "{size} {expected}");
+        }
+    }
+}

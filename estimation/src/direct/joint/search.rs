@@ -276,3 +276,42 @@ fn widths_m(likelihood: &JointLikelihood, settings: &JointSettings) -> Option<Ve
     }
     most.iter().all(|m| m.is_finite() && *m > 0.0).then(|| most.iter().map(|m| m.sqrt().recip()).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use model::{CMatrix, Scenario, System};
+
+    use super::*;
+
+    /// Up to half a width past the edge counts as inside; then the highest; each once. Too many targets are refused.
+    #[test]
+    fn states_inside_come_first() {
+        let layout = Layout::of_system(&System::new(&Scenario::default()).unwrap());
+        let mut evidence = Evidence::of_layout(&layout);
+        let spectrum = CMatrix::zeros(layout.irs()[0].sensors.len(), layout.range(0).len());
+        evidence.spectrum(0, 0, &spectrum, 1.0).unwrap();
+        let (min_m, max_m) = (Point::new(1.0, 2.0, 0.0), Point::new(8.0, 9.0, 0.0));
+        let settings = JointSettings { targets: 1, clocks: Clocks::Known, min_m, max_m };
+        let search = Search::new(&layout, &evidence, &settings).unwrap();
+        let margin_m = search.margin_m;
+        assert!(margin_m.x > 0.01 && margin_m.y > 0.01 && margin_m.z == 0.0);
+        // 16 targets at most, though a path of so many entries could separate more.
+        let entries = spectrum.len();
+        let checked = |targets: usize| check(&search.likelihood, &JointSettings { targets, ..settings });
+        assert_eq!(checked(16), Ok(()));
+        assert_eq!(checked(17), Err(JointError::Targets { targets: 17, most: 16, entries }));
+        let summit =
+            |at_m: Point, value: f64| Summit { at: DVector::from_row_slice(&[at_m.x, at_m.y]), value };
+        let middle_m = Point::new(4.0, 5.0, 0.0);
+        let found = search.best(vec![
+            summit(middle_m, 1.0),
+            summit(middle_m, f64::NAN),
+            summit(max_m + margin_m * 1.1, 9.0),
+            summit(min_m - margin_m * 1.1, 8.0),
+            summit(max_m + margin_m * 0.9, 3.0),
+            summit(min_m - margin_m * 0.9, 2.0),
+            summit(middle_m, 1.0),
+        ]);
+        assert_eq!(found.iter().map(|summit| summit.value).collect::<Vec<_>>(), [3.0, 2.0, 1.0, 9.0, 8.0]);
+    }
+}

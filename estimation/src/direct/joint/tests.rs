@@ -13,6 +13,7 @@ use proptest::prelude::*;
 
 use super::super::evidence::Evidence;
 use super::super::layout::{Layout, LayoutIrs};
+use super::map::{Lags, inside};
 use super::state::JointLikelihood;
 use super::{Clocks, JointError, JointSettings, locate_jointly};
 
@@ -231,4 +232,55 @@ fn impossible_problems_are_refused() {
     assert_eq!(solve(JointSettings { max_m: settings.min_m, ..settings }), Err(JointError::Volume));
     let clocks = Clocks::Unknown { window_s: -1.0 };
     assert_eq!(solve(JointSettings { clocks, ..settings }), Err(JointError::Window { window_s: -1.0 }));
+}
+
+/// Without noise every target and clock is found exactly, also on the edge of the volume.
+#[test]
+fn without_noise_the_truth_is_found() {
+    for (targets, clocks) in [(1, false), (1, true), (2, false)] {
+        let scene = scene(5, false, Wavefront::Plane, targets, clocks, f64::INFINITY);
+        let fix = locate_jointly(&scene.layout, &scene.evidence, &scene.settings).unwrap();
+        let name = format!("{targets} targets, clocks {clocks}");
+        for (t, position_m) in fix.positions_m.iter().enumerate() {
+            let error_m = (position_m.xy() - scene.truth.fixed_rows::<2>(2 * t)).norm();
+            assert!(error_m < 1e-4, "{name}: {error_m}");
+        }
+        assert_eq!(fix.offsets_s.len(), if clocks { 3 } else { 0 });
+        for (l, offset) in fix.offsets_s.iter().enumerate() {
+            let (offset_s, deviation_s) = offset.unwrap();
+            let error_m = offset_s * SPEED_OF_LIGHT_M_S - scene.truth[2 * targets + l];
+            assert!(error_m.abs() < 1e-4, "{name}, clock {l}: {error_m}");
+            // Nine paths of an SNR of 100: decimetres.
+            assert!((0.01..1.0).contains(&(deviation_s * SPEED_OF_LIGHT_M_S)), "{name}: {deviation_s}");
+        }
+        // The volume ends at the target; what is just past the edge is still accepted.
+        let first_m = scene.layout.position_m(scene.truth.rows(0, 2).iter());
+        let narrower = JointSettings { max_m: first_m + Point::new(-0.01, -0.01, 0.0), ..scene.settings };
+        if targets == 1 {
+            let fix = locate_jointly(&scene.layout, &scene.evidence, &narrower).unwrap();
+            assert!((fix.positions_m[0] - first_m).norm() < 1e-4, "{name}: {}", fix.positions_m[0]);
+        }
+    }
+}
+
+#[test]
+fn a_box_holds_what_is_inside() {
+    let (min_m, max_m) = (Point::new(0.0, 1.0, 2.0), Point::new(4.0, 5.0, 2.0));
+    assert!(inside(&Point::new(0.0, 5.0, 2.0), &min_m, &max_m));
+    for outside in [[-0.1, 3.0, 2.0], [4.1, 3.0, 2.0], [2.0, 0.9, 2.0], [2.0, 5.1, 2.0], [2.0, 3.0, 2.1]] {
+        assert!(!inside(&Point::from(outside), &min_m, &max_m), "{outside:?}");
+    }
+}
+
+/// Where the target is known, the best offset of every clock is the lag next to the true one.
+#[test]
+fn clocks_are_searched_again_where_the_target_is_known() {
+    let scene = scene(5, false, Wavefront::Plane, 1, true, f64::INFINITY);
+    let lags = Lags::new(scene.layout.frequencies_rad_s(), 1.1e-7, 2e-9);
+    let mut state = scene.truth.clone();
+    state.rows_mut(2, 3).fill(7.0);
+    let found = scene.likelihood().retimed(&state, &lags);
+    assert_eq!(found.rows(0, 2), scene.truth.rows(0, 2));
+    // Half of two nanoseconds, in metres.
+    assert!((found - scene.truth).amax() < 0.31);
 }
