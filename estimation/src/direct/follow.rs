@@ -60,7 +60,7 @@ pub struct FollowedFrame<'a> {
 }
 
 /// A maximum of the posterior of a position.
-struct Peak {
+struct FollowedPeak {
     law: PositionLaw,
     log_bayes_factor: f64,
 }
@@ -144,7 +144,12 @@ impl FollowedFrame<'_> {
     }
 
     /// The maximum of Bayes factor and prior from a start; without a prior the factor is relative to a density of one.
-    fn peak(&self, others_m: &[Point], start: DVector<f64>, prior: Option<&PositionLaw>) -> Option<Peak> {
+    fn peak(
+        &self,
+        others_m: &[Point],
+        start: DVector<f64>,
+        prior: Option<&PositionLaw>,
+    ) -> Option<FollowedPeak> {
         let layout = self.locator.scene.layout();
         let others: Vec<Vec<View>> = others_m.iter().map(|p| layout.views(p, true)).collect();
         let base = self.base(&others);
@@ -198,7 +203,7 @@ impl FollowedFrame<'_> {
                 None => -0.5 * summit.at.len() as f64 * std::f64::consts::TAU.ln(),
             };
         let law = PositionLaw::new(summit.at, factor.inverse()).ok()?;
-        Some(Peak { law, log_bayes_factor })
+        Some(FollowedPeak { law, log_bayes_factor })
     }
 
     /// The possible new targets beside these.
