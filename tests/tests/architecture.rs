@@ -81,11 +81,16 @@ fn tracking_knows_no_signals() {
 
 #[test]
 fn estimation_never_sees_the_truth() {
-    // Only the echo source knows the position of the target.
-    assert_eq!(
-        offenders("estimation/src", &["EchoSource", "model::echo", "target_m("]),
-        Vec::<String>::new()
-    );
+    // Only the echo source knows the position of the target. Scenes of unit tests are not part of the library.
+    let found = offenders("estimation/src", &["EchoSource", "model::echo", "target_m("]);
+    let of_library: Vec<String> =
+        found.into_iter().filter(|place| !place.contains("/test_scene.rs: ")).collect();
+    assert_eq!(of_library, Vec::<String>::new());
+    for folder in ["direct", "location"] {
+        let module =
+            std::fs::read_to_string(root().join("estimation/src").join(folder).join("mod.rs")).unwrap();
+        assert!(module.contains("#[cfg(test)]\nmod test_scene;"), "{folder}");
+    }
 }
 
 #[test]
