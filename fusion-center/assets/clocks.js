@@ -47,7 +47,7 @@ export function showClocks({ nodes }, fixes, chosen) {
 export function showOffsets(nodes, fixes, chosen) {
   if (byId("clocks-card").hidden) return;
   const rows = fixes.map((fix) => ({ offsets: fix.clocks?.map(({ offset_ns }) => offset_ns) ?? [], truths: truths(fix) }));
-  const { run } = fixes.at(-1);
+  const run = fixes.at(-1)?.run;
   drawOffsets(byId("offsets"), rows, nodes.map(({ index, clock }) => {
     const at = fixes.findIndex((fix) => fix.run === run && fix.frame >= clock?.stepped_frame);
     // A step before the first fix that is shown is not in the picture.
