@@ -11,7 +11,7 @@
 //!
 //! Other tracks that probably exist are projected out of data and atoms, so that the factor of a track counts what it adds; laws
 //! of several tracks are found in turn, each given the others. New targets are peaks of the residual with the factor
-//! `density * integral B` about them.
+//! `density * integral B` about them. Clocks count as known: offsets are those that the survey has removed, without their uncertainty.
 
 use model::Point;
 use nalgebra::{DMatrix, DVector};
@@ -157,6 +157,8 @@ impl FollowedFrame<'_> {
             Some(law) => Some((law.mean_m().clone(), law.covariance_m2().clone().cholesky()?)),
             None => None,
         };
+        let prior_information =
+            known.as_ref().map_or(DMatrix::zeros(start.len(), start.len()), |(_, factor)| factor.inverse());
         let objective = |at: &DVector<f64>| {
             let terms = self.terms(&others, &base, at);
             let mut total = Expansion::zeros(at.len());
@@ -170,12 +172,11 @@ impl FollowedFrame<'_> {
                 let pull = factor.solve(&away);
                 total.value -= 0.5 * away.dot(&pull);
                 total.gradient -= pull;
-                total.information += factor.inverse();
+                total.information += &prior_information;
             }
             total
         };
-        let start_len = start.len();
-        let longest = DVector::repeat(start_len, self.locator.longest_step_m());
+        let longest = DVector::repeat(start.len(), self.locator.longest_step_m());
         let summit = climb(start, &longest, objective);
         if !self.locator.searched(&summit.at) {
             return None;
@@ -184,8 +185,7 @@ impl FollowedFrame<'_> {
         let mut terms = self.terms(&others, &base, &summit.at);
         let weights = self.hypotheses.weights(&terms);
         without_noise(&mut terms, self.hypotheses.noise_factor());
-        let mut information =
-            known.as_ref().map_or(DMatrix::zeros(start_len, start_len), |(_, factor)| factor.inverse());
+        let mut information = prior_information.clone();
         terms
             .iter()
             .zip(weights)
