@@ -79,7 +79,7 @@ fn fusers_survive_frames_of_other_systems() {
         assert!(fuser.fuse_frames(&[]).is_err());
     }
     let other = fusers(four.system());
-    let survey = other[1].survey(&frame(&four, PayloadKind::Spectrum)).unwrap();
+    let survey = other[1].survey(&frame(&four, PayloadKind::Spectrum), None).unwrap();
     assert!(fusers(three.system())[1].fuse_frames(&[(0, &survey), (u64::MAX, &survey)]).is_err());
 }
 
@@ -157,7 +157,7 @@ fn direct_locators_ignore_what_is_not_theirs() {
     assert_eq!(ours.locate(&survey), Err(Missed::NoEvidence));
     assert_eq!(ours.locate(&ours.survey(theirs.evidence())), Err(Missed::NoEvidence));
     assert!(ours.log_likelihood(&survey, Point::zeros()).is_nan());
-    let own = fusers(three.system())[1].survey(&frame(&three, PayloadKind::Spectrum)).unwrap();
+    let own = fusers(three.system())[1].survey(&frame(&three, PayloadKind::Spectrum), None).unwrap();
     assert!(ours.log_likelihood(&own, Point::repeat(f64::NAN)).is_nan());
     for bad in BAD.into_iter().filter(|bad| !bad.is_finite()) {
         for (times, time, speed) in [([0.0, bad], 0.0, 0.5), ([0.0, 1.0], bad, 0.5), ([0.0, 1.0], 0.0, bad)] {

@@ -236,7 +236,7 @@ fn a_target_that_jumps_makes_no_batch() {
         let frames = 4 * batch..4 * (batch + 1);
         let blocks = frames.map(|f| (f, blocks(&source, f, source.target_m(f), PayloadKind::Spectrum)));
         let surveys: Vec<(u64, Survey)> =
-            blocks.map(|(f, blocks)| (f, fuser.survey(&blocks).unwrap())).collect();
+            blocks.map(|(f, blocks)| (f, fuser.survey(&blocks, None).unwrap())).collect();
         let numbered: Vec<(u64, &Survey)> = surveys.iter().map(|(f, survey)| (*f, survey)).collect();
         fuser.fuse_frames(&numbered) != Err(FusionError::Missed(Missed::Unobservable))
     });

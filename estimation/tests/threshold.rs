@@ -155,7 +155,7 @@ fn batch(
         let frame = frames * number + step;
         let mut echoes = pipeline.echoes(frame, at(step));
         spoil(&mut echoes);
-        (frame, pipeline.fuser.survey(&pipeline.blocks(&echoes)).unwrap())
+        (frame, pipeline.fuser.survey(&pipeline.blocks(&echoes), None).unwrap())
     };
     let surveys: Vec<_> = (0..frames).map(survey).collect();
     let numbered: Vec<_> = surveys.iter().map(|(frame, survey)| (*frame, survey)).collect();

@@ -33,11 +33,12 @@ impl AxisErrors {
     pub fn add(&mut self, fix: &FixRecord) {
         let truth = fix.truth.as_ref();
         let bound = truth.and_then(|truth| symmetric(truth.bound_m2.as_deref()?));
-        let (Some(position), Some(truth), Some(bound)) = (fix.position_m, truth, bound) else { return };
+        let truth_m = truth.and_then(|truth| truth.position_m);
+        let (Some(position), Some(truth_m), Some(bound)) = (fix.position_m, truth_m, bound) else { return };
         if bound.nrows() < 3 {
             return;
         }
-        let error = position.point() - truth.position_m.point();
+        let error = position.point() - truth_m.point();
         self.count += 1;
         for axis in 0..3 {
             self.error_m2[axis] += error[axis].powi(2);
@@ -69,12 +70,14 @@ mod tests {
         let none = Err(estimation::location::Unobservable::NoMeasurements.into());
         let record = FixRecord::new(Default::default(), &FrameBlocks::new(2), None, &none, Source::Simulated);
         let truth = Truth {
-            position_m: FixPlace::new(Point::zeros(), Axes::Xyz),
+            position_m: Some(FixPlace::new(Point::zeros(), Axes::Xyz)),
             error_m: Some(error.norm()),
             bound_rms_m: None,
             bound_m2: Some(bound_m2),
             nees: None,
             clock_offset_ns: Vec::new(),
+            listed: false,
+            targets: Vec::new(),
         };
         FixRecord { position_m: Some(FixPlace::new(error, Axes::Xyz)), truth: Some(truth), ..record }
     }

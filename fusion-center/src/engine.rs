@@ -362,9 +362,12 @@ impl Engine {
         (acknowledgement, told)
     }
 
-    async fn finish(&mut self, solved: Solved, clocks: Option<ClockPrior>, job: Job) {
+    async fn finish(&mut self, mut solved: Solved, clocks: Option<ClockPrior>, job: Job) {
         let Job { frame, earlier, members, first_ns, last_ns, time_s, .. } = job;
         self.take_clocks(&solved, time_s);
+        if let Some(followable) = &mut solved.followable {
+            followable.time_s = time_s;
+        }
         let reports = members.iter().filter_map(|member| {
             let times = member.times.filter(|times| times.intended_ns > 0)?;
             Some((member.node, times, stamped_ns(member.received_ns)))
@@ -378,7 +381,8 @@ impl Engine {
         if let Some(recorder) = &mut self.recorder {
             let sequences = members.iter().filter_map(|member| member.acknowledgement.sequence).collect();
             let earlier = earlier.iter().map(|(number, _)| *number).collect();
-            recorder.frame(frame, unix_time_ns(), sequences, earlier, clocks.as_ref());
+            let followed_s = solved.followable.as_ref().map(|_| time_s);
+            recorder.frame(frame, unix_time_ns(), sequences, earlier, clocks.as_ref(), followed_s);
         }
         let (unwritten, written) = oneshot::channel();
         let unwritten = Some(unwritten).filter(|_| self.publisher.has_log());

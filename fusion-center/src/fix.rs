@@ -14,6 +14,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::basis::missing_paths;
 use crate::place::{Axes, FixPlace, upper_triangle};
+use crate::solve::NO_TARGET;
+use crate::targets::{FixTarget, FixTrack, TrueTarget};
 
 /// Where the reports came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,7 +28,8 @@ pub enum Source {
 /// The true position of the target with the true clocks, and the fix compared with them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Truth {
-    pub position_m: FixPlace,
+    /// The target; of several the one that the first position of the fix is compared with; none if there is none.
+    pub position_m: Option<FixPlace>,
     /// Distance between fix and target.
     pub error_m: Option<f64>,
     /// Rms error that the exact bound allows with the paths that were received.
@@ -38,6 +41,12 @@ pub struct Truth {
     /// Offset of the clock of every node; none where clocks are trusted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clock_offset_ns: Vec<f64>,
+    /// Whether the simulator lists all targets.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub listed: bool,
+    /// All targets, if they are listed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub targets: Vec<TrueTarget>,
 }
 
 /// Latencies of a fix; the lists are indexed like `nodes`.
@@ -59,6 +68,9 @@ pub struct Timing {
     pub angles_ms: f64,
     /// Estimation of delays and position.
     pub locate_ms: f64,
+    /// Update of the tracks; 0 where there are none.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub track_ms: f64,
     /// From the last report to the publication.
     pub fusion_ms: f64,
     /// From the intended transmission to the publication.
@@ -66,6 +78,10 @@ pub struct Timing {
     /// Size of the reports behind the fix.
     #[serde(default)]
     pub wire_bytes: u64,
+}
+
+fn is_zero(value: &f64) -> bool {
+    *value == 0.0
 }
 
 /// Another position at which the target may be.
@@ -115,7 +131,7 @@ pub struct FixRecord {
     pub frame: u64,
     /// nominal, degraded, doubtful or unobservable.
     pub status: String,
-    /// How the fix was made: three-stage, direct or direct-frames; none when unobservable.
+    /// How the fix was made: three-stage, direct, direct-frames or direct-targets; none when unobservable.
     pub method: Option<String>,
     /// None when unobservable.
     pub position_m: Option<FixPlace>,
@@ -124,6 +140,15 @@ pub struct FixRecord {
     pub axes: Option<Axes>,
     /// Covariance of the position error over the free coordinates, as its upper triangle.
     pub covariance_m2: Option<Vec<f64>>,
+    /// All targets of the frame, strongest first: position and covariance of the fix are those of the first.
+    #[serde(default)]
+    pub targets: Vec<FixTarget>,
+    /// Covariance of the errors of all targets, in their order, as its upper triangle; none for fewer than two.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub targets_covariance_m2: Vec<f64>,
+    /// Targets that are followed over several frames, by identity; none where the fusion center looks for one target only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tracks: Vec<FixTrack>,
     /// Estimated only from several frames.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub velocity_m_per_frame: Option<FixPlace>,
@@ -200,7 +225,7 @@ impl FixRecord {
         frame: FrameId,
         blocks: &FrameBlocks,
         angles: Option<&AngleEstimate>,
-        outcome: &Result<FusedFix, FusionError>,
+        outcome: &Result<Vec<FusedFix>, FusionError>,
         source: Source,
     ) -> Self {
         let count = blocks.irs_count();
@@ -210,12 +235,14 @@ impl FixRecord {
         };
         let missing = missing_paths(blocks);
         let nodes: Vec<usize> = (0..count).filter(|&l| (0..count).any(|k| path(l, k).is_some())).collect();
-        let fix = outcome.as_ref().ok();
+        let fixes = outcome.as_deref().unwrap_or_default();
+        let fix = fixes.first();
         let staged = fix.and_then(|fused| fused.three_stage.as_ref());
         let measurements = staged.map(|staged| &staged.measurements);
-        let mut cautions: Vec<String> = match outcome {
-            Ok(fused) => fused.cautions.iter().map(ToString::to_string).collect(),
-            Err(error) => vec![error.to_string()],
+        let mut cautions: Vec<String> = match (outcome, fix) {
+            (Err(error), _) => vec![error.to_string()],
+            (Ok(_), None) => vec![NO_TARGET.to_owned()],
+            (Ok(_), Some(fused)) => fused.cautions.iter().map(ToString::to_string).collect(),
         };
         cautions
             .extend((0..count).filter(|l| !nodes.contains(l)).map(|l| format!("node {l} did not report")));
@@ -243,6 +270,12 @@ impl FixRecord {
             position_m: fix.map(|fix| place(fix.position_m)),
             axes,
             covariance_m2: fix.map(|fix| upper_triangle(&fix.covariance_m2)),
+            targets: fixes.iter().map(|fix| FixTarget::new(fix, axes.unwrap_or(Axes::Xyz))).collect(),
+            targets_covariance_m2: fix
+                .and_then(|fix| fix.joint_covariance_m2.as_ref())
+                .map(upper_triangle)
+                .unwrap_or_default(),
+            tracks: Vec::new(),
             velocity_m_per_frame: fix.and_then(|fix| fix.velocity_m_per_frame.map(place)),
             protection_level_m: fix.and_then(|fix| fix.protection_level_m),
             paths: count * count - missing.len(),
@@ -303,7 +336,7 @@ mod tests {
 
     fn record(at: Point, axes: usize) -> FixRecord {
         let covariance_m2 = DMatrix::from_fn(axes, axes, |i, j| (1 + i.min(j) * 10 + i.max(j)) as f64);
-        let fix = Ok(FusedFix::new(FixMethod::Direct, at, covariance_m2));
+        let fix = Ok(vec![FusedFix::new(FixMethod::Direct, at, covariance_m2)]);
         FixRecord::new(FrameId::default(), &FrameBlocks::new(2), None, &fix, Source::Simulated)
     }
 
@@ -312,7 +345,7 @@ mod tests {
         let line = |at, axes| serde_json::to_string(&record(at, axes)).unwrap();
         let flat = line(Point::new(1.0, 2.0, 0.0), 2);
         assert!(
-            flat.contains(r#""position_m":[1.0,2.0],"axes":"xy","covariance_m2":[1.0,2.0,12.0]"#),
+            flat.contains(r#""position_m":[1.0,2.0],"axes":"xy","covariance_m2":[1.0,2.0,12.0],"targets":[{"position_m":[1.0,2.0],"covariance_m2":[1.0,2.0,12.0]}]"#),
             "{flat}"
         );
         let space = line(Point::new(1.0, 2.0, 0.0), 3);

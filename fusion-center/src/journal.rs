@@ -15,9 +15,10 @@ use tokio::sync::watch;
 use crate::basis::Basis;
 use crate::fix::FixRecord;
 use crate::fix_log::LogQueue;
+use crate::judge::judge;
 use crate::publish::Unwritten;
 use crate::statistics::Statistics;
-use crate::truth::{TruthStore, judge};
+use crate::truth::TruthStore;
 
 /// Fixes that may wait for their truth.
 const MOST_WAITING: usize = 1024;

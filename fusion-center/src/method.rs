@@ -1,12 +1,13 @@
 //! How frames become fixes: the settings that a recording must contain to be replayed.
 
-use estimation::direct::{Combination, DirectSettings};
+use estimation::direct::{Combination, DirectSettings, MOST_TARGETS};
 use estimation::fusion::{BatchSettings, FusionSettings, Method, PayloadKind};
 use model::System;
 use proto::convert::PayloadFormat;
 use proto::samples::Precision;
 use serde::{Deserialize, Serialize};
 use settings::check::{Checked, named, within};
+use tracking::{MotionModel, TrackerSettings};
 
 /// Longest batch of frames.
 pub const MOST_FRAMES: usize = 64;
@@ -20,6 +21,16 @@ pub struct MethodSettings {
     /// Probability of a false alarm: the share of frames without a target that may give a fix.
     #[arg(long, value_name = "P", default_value = "0.0005", value_parser = within(1e-12, 1.0))]
     pub false_alarm_probability: f64,
+    /// Largest number of targets that are looked for in a frame. More than one needs spectra of all nodes, is located directly, and
+    /// follows tracks.
+    #[arg(long, value_name = "N", default_value = "1", value_parser = within(1, MOST_TARGETS))]
+    pub max_targets: usize,
+    /// How much targets accelerate, for tracks: density of the white acceleration along every axis, m^2/s^3.
+    #[arg(long, value_name = "Q", default_value = "0.3", value_parser = within(1e-9, 1e6))]
+    pub track_acceleration: f64,
+    /// Standard deviation of the speed of a new target along every axis, for tracks, m/s.
+    #[arg(long, value_name = "M_PER_S", default_value = "1.5", value_parser = within(1e-3, 1e3))]
+    pub track_speed: f64,
     /// Frames that the direct method combines to estimate the position in the last of them.
     #[arg(long, value_name = "F", default_value = "1", value_parser = within(1, MOST_FRAMES))]
     pub batch_frames: usize,
@@ -39,10 +50,14 @@ pub fn method(text: &str) -> Checked<Method> {
 
 impl Default for MethodSettings {
     fn default() -> Self {
-        let (direct, batch) = (DirectSettings::default(), BatchSettings::default());
+        let (direct, batch, motion) =
+            (DirectSettings::default(), BatchSettings::default(), MotionModel::default());
         Self {
             method: Method::default(),
             false_alarm_probability: direct.false_alarm_probability,
+            max_targets: 1,
+            track_acceleration: motion.acceleration_m2_s3,
+            track_speed: motion.birth_speed_m_s,
             batch_frames: batch.frames,
             batch_combination: batch.combination,
             batch_speed_m: batch.most_speed_m_per_frame,
@@ -56,7 +71,7 @@ impl MethodSettings {
     /// batches use them. Eight bits per real number cause no measurable loss.
     pub fn payload(&self, site: &System) -> PayloadFormat {
         let direct = self.method == Method::Direct || site.beyond_the_plane().is_some();
-        let spectra = direct || self.batch_frames > 1;
+        let spectra = direct || self.batch_frames > 1 || self.max_targets > 1;
         let kind = if spectra { PayloadKind::Spectrum } else { PayloadKind::Block };
         PayloadFormat { kind, precision: Precision::Q8 }
     }
@@ -71,7 +86,18 @@ impl MethodSettings {
             combination: self.batch_combination,
             most_speed_m_per_frame: self.batch_speed_m,
         };
-        FusionSettings { method: self.method, direct, batch, ..FusionSettings::default() }
+        let max_targets = self.max_targets;
+        FusionSettings { method: self.method, direct, batch, max_targets, ..FusionSettings::default() }
+    }
+
+    /// How targets are followed from frame to frame.
+    pub fn tracker(&self) -> TrackerSettings {
+        let motion = MotionModel {
+            acceleration_m2_s3: self.track_acceleration,
+            birth_speed_m_s: self.track_speed,
+            ..MotionModel::default()
+        };
+        TrackerSettings { motion, ..TrackerSettings::default() }
     }
 }
 
@@ -92,6 +118,8 @@ mod tests {
         assert_eq!(kind(Method::ThreeStage, 1), PayloadKind::Block);
         assert_eq!(kind(Method::Direct, 1), PayloadKind::Spectrum);
         assert_eq!(kind(Method::Auto, 4), PayloadKind::Spectrum);
+        let several = MethodSettings { max_targets: 2, ..MethodSettings::default() };
+        assert_eq!(several.payload(&site).kind, PayloadKind::Spectrum);
         assert_eq!(MethodSettings::default().payload(&site).precision, Precision::Q8);
         scenario.signal.wavefront = Wavefront::Spherical;
         let site = System::new(&scenario).unwrap();

@@ -93,13 +93,12 @@ pub fn upper_triangle(matrix: &DMatrix<f64>) -> Vec<f64> {
     (0..count).flat_map(|row| (row..count).map(move |column| matrix[(row, column)])).collect()
 }
 
-/// The covariance of an upper triangle; none unless it is one of two or three coordinates.
+/// The covariance of an upper triangle; none unless it is one of two coordinates at least.
 pub fn symmetric(triangle: &[f64]) -> Option<DMatrix<f64>> {
-    let count = match triangle.len() {
-        3 => 2,
-        6 => 3,
-        _ => return None,
-    };
+    let count = (2..=triangle.len()).find(|count| count * (count + 1) / 2 >= triangle.len())?;
+    if count * (count + 1) / 2 != triangle.len() {
+        return None;
+    }
     let entry = |row: usize, column: usize| {
         let (first, second) = (row.min(column), row.max(column));
         triangle[first * count - first * (first + 1) / 2 + second]
@@ -129,6 +128,7 @@ mod tests {
             let matrix = symmetric(&entries).unwrap();
             assert_eq!((upper_triangle(&matrix), matrix.transpose()), (entries, matrix));
         }
-        assert_eq!(symmetric(&[1.0, 2.0]), None);
+        assert_eq!((symmetric(&[1.0, 2.0]), symmetric(&[]), symmetric(&[1.0; 7])), (None, None, None));
+        assert_eq!(symmetric(&[1.0; 10]).unwrap().nrows(), 4);
     }
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use model::System;
@@ -18,10 +18,12 @@ use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
 use crate::fix::{FixRecord, ReportArrivals};
 use crate::fix_log::LogQueue;
+use crate::judge::judge;
 use crate::journal::{Journal, PublishedFix};
 use crate::solve::Solved;
 use crate::statistics::{Figures, Quantiles, Statistics, Tally};
-use crate::truth::{TruthStore, judge};
+use crate::tracks::TrackFollower;
+use crate::truth::TruthStore;
 
 /// Fixes that a watcher may be behind.
 const WATCHER_BACKLOG: usize = 256;
@@ -72,19 +74,21 @@ impl PublisherThread {
 }
 
 impl Publisher {
-    /// Starts the threads; `log` receives all fixes.
+    /// Starts the threads; `log` receives all fixes, and `tracks` follows their targets.
     pub fn start(
         system: Arc<System>,
         truth: TruthStore,
+        tracks: Option<TrackFollower>,
         log: Option<(LogQueue, JoinHandle<()>)>,
     ) -> anyhow::Result<(Self, PublisherThread)> {
-        Self::start_with_wait(system, truth, log, TRUTH_WAIT)
+        Self::start_with_wait(system, truth, tracks, log, TRUTH_WAIT)
     }
 
     /// Like [`Self::start`], with the journal's longest wait for a truth.
     fn start_with_wait(
         system: Arc<System>,
         truth: TruthStore,
+        mut tracks: Option<TrackFollower>,
         log: Option<(LogQueue, JoinHandle<()>)>,
         longest_wait: Duration,
     ) -> anyhow::Result<(Self, PublisherThread)> {
@@ -113,7 +117,12 @@ impl Publisher {
         let tally = viewer.tally.clone();
         let publisher = thread("publisher").spawn(move || {
             while let Some(Outgoing { solved, arrivals, unwritten }) = incoming.blocking_recv() {
-                let Solved { mut record, basis, reason, .. } = solved;
+                let Solved { mut record, basis, reason, followable, .. } = solved;
+                if let Some((tracks, followable)) = tracks.as_mut().zip(followable) {
+                    let begun = Instant::now();
+                    record.tracks = tracks.follow(record.frame_id(), followable);
+                    record.timing.track_ms = begun.elapsed().as_secs_f64() * 1e3;
+                }
                 truth.fixed(record.frame_id());
                 let judged = judge(&record, &basis, &system, &truth);
                 tally.lock().unwrap_or_else(PoisonError::into_inner).count(&record, reason);
@@ -196,7 +205,7 @@ mod tests {
     use crate::basis::Basis;
     use crate::fix::{Source, milliseconds};
     use crate::fix_log::{Existing, FixLog};
-    use crate::truth::TrueFrame;
+    use crate::told::TrueFrame;
     use estimation::fusion::FrameBlocks;
     use model::{Point, Scenario};
     use proto::convert::{FrameId, Times};
@@ -211,7 +220,7 @@ mod tests {
         let none = Err(estimation::location::Unobservable::NoMeasurements.into());
         let record = FixRecord::new(id, &blocks, None, &none, Source::Simulated);
         Outgoing {
-            solved: Solved { record, basis: Basis::of_frame(id, &blocks), reason: None, clocks: None },
+            solved: Solved { record, basis: Basis::of_frame(id, &blocks), reason: None, clocks: None, followable: None },
             arrivals,
             unwritten: None,
         }
@@ -228,7 +237,7 @@ mod tests {
             LogQueue::start(log, CancellationToken::new(), true).unwrap()
         });
         let (publisher, thread) =
-            Publisher::start_with_wait(system, truth.clone(), log, longest_wait).unwrap();
+            Publisher::start_with_wait(system, truth.clone(), None, log, longest_wait).unwrap();
         let watcher = publisher.viewer().watch().unwrap();
         (publisher, thread, watcher)
     }
@@ -276,7 +285,7 @@ mod tests {
         assert_eq!(written.try_recv(), Err(TryRecvError::Empty));
         // The truth of the last comes first: the others were passed over, and are written without.
         let clock_offset_s = vec![1e-9, 0.0, -2e-9];
-        let told = TrueFrame { position_m: Point::new(1.0, 2.0, 0.0), rcs_m2: 5.0, clock_offset_s };
+        let told = TrueFrame::one(Point::new(1.0, 2.0, 0.0), 5.0, clock_offset_s);
         for frame in [0, 2, 3] {
             source.tell(FrameId { run: 1, frame }, told.clone()).unwrap();
         }

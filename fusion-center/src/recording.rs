@@ -20,7 +20,6 @@ use std::time::Instant;
 
 use estimation::direct::ClockPrior;
 use mcap::McapError;
-use model::scenario::Coordinates;
 use nalgebra::{DMatrix, DVector};
 use prost::Message;
 use proto::convert::FrameId;
@@ -30,7 +29,9 @@ use serde::{Deserialize, Serialize};
 use telemetry::Part;
 
 use crate::method::MethodSettings;
+use crate::place::FixPlace;
 use crate::segment::{CHUNK_BYTES, COMMIT, Content, Pending, RecordingChannel, Segments};
+use crate::told::{ToldTarget, TrueFrame};
 
 pub const BLOCKS_FILE: &str = "blocks.mcap";
 pub const SITE_FILE: &str = "site.pb";
@@ -92,6 +93,9 @@ pub struct FrameEntry {
     /// What was known about the clocks; none where they are trusted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clocks: Option<ClockEntry>,
+    /// When the frame was taken, for the tracks; none where there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_s: Option<f64>,
 }
 
 /// What was known about the clocks of all nodes before a frame.
@@ -128,14 +132,46 @@ impl ClockEntry {
 pub struct TruthEntry {
     pub run: u64,
     pub frame: u64,
-    #[serde(with = "model::scenario::coordinates::point")]
-    pub position_m: Coordinates,
+    /// None where targets are listed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub position_m: Option<FixPlace>,
     /// 1 m^2 in recordings of protocol version 2, which did not contain it.
     #[serde(default = "unit_cross_section_m2")]
     pub rcs_m2: f64,
+    /// All targets, unless there is exactly one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub targets: Option<Vec<ToldTarget>>,
     /// Offset of the clock of every node; none where clocks are trusted, and in recordings that did not contain it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clock_offset_s: Vec<f64>,
+}
+
+impl TruthEntry {
+    pub fn new(frame: FrameId, told: &TrueFrame) -> Self {
+        let one = told.targets.first().filter(|_| !told.listed);
+        Self {
+            run: frame.run,
+            frame: frame.frame,
+            position_m: one.map(|target| target.position_m),
+            rcs_m2: one.map_or_else(unit_cross_section_m2, |target| target.rcs_m2),
+            targets: told.listed.then(|| told.targets.clone()),
+            clock_offset_s: told.clock_offset_s.clone(),
+        }
+    }
+
+    /// The truth that was recorded, for so many nodes; none without a position or a list.
+    pub fn told(self, nodes: usize) -> Option<(FrameId, TrueFrame)> {
+        let Self { run, frame, position_m, rcs_m2, targets, mut clock_offset_s } = self;
+        if clock_offset_s.len() != nodes {
+            clock_offset_s.clear();
+        }
+        let told = match (targets, position_m) {
+            (Some(targets), _) => TrueFrame { targets, listed: true, clock_offset_s },
+            (None, Some(position_m)) => TrueFrame::one(position_m.point(), rcs_m2, clock_offset_s),
+            (None, None) => return None,
+        };
+        Some((FrameId { run, frame }, told))
+    }
 }
 
 fn unit_cross_section_m2() -> f64 {
@@ -254,9 +290,10 @@ impl Recorder {
         reports: Vec<u32>,
         earlier: Vec<u64>,
         clocks: Option<&ClockPrior>,
+        time_s: Option<f64>,
     ) {
         let clocks = clocks.map(ClockEntry::from);
-        let entry = FrameEntry { run: frame.run, frame: frame.frame, reports, earlier, clocks };
+        let entry = FrameEntry { run: frame.run, frame: frame.frame, reports, earlier, clocks, time_s };
         self.add(Pending::json(RecordingChannel::Frames, frame, time_ns, &entry));
     }
 
@@ -319,12 +356,13 @@ fn write(mut segments: Segments, entries: &Receiver<RecordingEntry>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use model::Point;
 
     #[test]
     fn truth_without_a_cross_section_or_clocks_can_be_read() {
         let entry: TruthEntry =
             serde_json::from_str(r#"{"run": 1, "frame": 2, "position_m": [3.0, 4.0]}"#).unwrap();
-        let (position_m, clock_offset_s) = ([3.0, 4.0, 0.0], Vec::new());
-        assert_eq!(entry, TruthEntry { run: 1, frame: 2, position_m, rcs_m2: 1.0, clock_offset_s });
+        let told = TrueFrame::one(Point::new(3.0, 4.0, 0.0), 1.0, Vec::new());
+        assert_eq!(entry.told(3), Some((FrameId { run: 1, frame: 2 }, told)));
     }
 }

@@ -65,6 +65,7 @@ pub fn replay(
     let method = recording.method()?;
     let blocks = directory.join(BLOCKS_FILE);
     let solver = Solver::new(&system, &method).map_err(|error| RecordingError::content(&blocks, error))?;
+    let tracks = solver.tracks(&method).map_err(|error| RecordingError::content(&blocks, error))?;
     let system = Arc::new(system);
     let mut solver = ReplaySolver::new(&recording, system.clone(), solver)?;
 
@@ -74,7 +75,7 @@ pub fn replay(
         anyhow::Ok(LogQueue::start(log, stop.clone(), true)?)
     });
     let part = log.as_ref().and_then(|log| log.as_ref().ok()).map(|(queue, _)| queue.part().clone());
-    let (publisher, thread) = Publisher::start(system, truth.clone(), log.transpose()?)?;
+    let (publisher, thread) = Publisher::start(system, truth.clone(), tracks, log.transpose()?)?;
     let viewer = publisher.viewer();
     let mut frames = 0;
     for event in recording.events(true)?.take_while(|_| !stop.is_cancelled()) {
@@ -299,7 +300,7 @@ impl Recording {
     fn entries<E: DeserializeOwned, T>(
         &self,
         wanted: RecordingChannel,
-        keyed: impl Fn(E) -> (FrameId, T),
+        keyed: impl Fn(E) -> Option<(FrameId, T)>,
     ) -> Result<BTreeMap<FrameId, T>, RecordingError> {
         let mut channels = Channels::default();
         let mut entries = BTreeMap::new();
@@ -307,7 +308,7 @@ impl Recording {
             match event?.1 {
                 ContainerEvent::Channel { id, topic } => channels.define(id, &topic),
                 ContainerEvent::Entry(entry) if channels.get(entry.channel) == Some(wanted) => {
-                    entries.extend(json(&entry).ok().map(&keyed));
+                    entries.extend(json(&entry).ok().and_then(&keyed));
                 }
                 _ => {}
             }

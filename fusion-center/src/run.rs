@@ -197,8 +197,9 @@ async fn serve(
     let record = options.record.as_deref();
     let record = record.map(|directory| Recorder::start(directory, &site, &options.method, part(RECORDING)));
     let recorder = record.transpose()?;
+    let tracks = solver.tracks(&options.method)?;
     let log = log.map(|log| LogQueue::start(log, shutdown.clone(), false)).transpose()?;
-    let (publisher, publisher_thread) = Publisher::start(system.clone(), truth.clone(), log)?;
+    let (publisher, publisher_thread) = Publisher::start(system.clone(), truth.clone(), tracks, log)?;
     let viewer = publisher.viewer();
     let instance = secret();
     let node_table = NodeTable::new(Registry::new(count, &site.sha256), count, &metrics);

@@ -29,7 +29,8 @@ use crate::publish::Viewer;
 use crate::recording::{TruthEntry, TruthRecorder};
 use crate::registry::{Application, RegistrationError, StreamError};
 use crate::reply::{AcknowledgementSender, SharedRequests};
-use crate::truth::{TrueFrame, TruthStore};
+use crate::told::TrueFrame;
+use crate::truth::TruthStore;
 use crate::viewers::Viewers;
 
 /// Fixes that may wait for one watcher.
@@ -171,30 +172,14 @@ impl Fusion for FusionService {
                 () = self.shutdown.cancelled() => None,
             };
             let Some(record) = next else { break };
-            if ![record.x_m, record.y_m, record.z_m].iter().all(|v| v.is_finite()) {
-                return Err(Status::invalid_argument("the truth must be finite"));
-            }
-            if !(record.rcs_m2.is_finite() && record.rcs_m2 > 0.0) {
-                return Err(Status::invalid_argument("rcs_m2 of the truth must be above 0 and finite"));
-            }
-            let v1::TruthRecord { run, frame, x_m, y_m, z_m, rcs_m2, clock_offset_s } = record;
-            if ![0, self.system.irs_count()].contains(&clock_offset_s.len()) {
-                return Err(Status::invalid_argument(
-                    "clock_offset_s of the truth must be empty or have an entry per node",
-                ));
-            }
-            if !clock_offset_s.iter().all(|offset_s| offset_s.is_finite()) {
-                return Err(Status::invalid_argument("clock_offset_s of the truth must be finite"));
-            }
-            let (frame, position_m) = (FrameId { run, frame }, [x_m, y_m, z_m]);
-            let told =
-                TrueFrame { position_m: position_m.into(), rcs_m2, clock_offset_s: clock_offset_s.clone() };
+            let (frame, told) =
+                TrueFrame::from_wire(record, self.system.irs_count()).map_err(Status::invalid_argument)?;
+            let entry = self.recording.is_some().then(|| TruthEntry::new(frame, &told));
             if let Err(refusal) = source.tell(frame, told) {
                 tracing::debug!(run = frame.run, frame = frame.frame, %refusal, "truth refused");
                 continue;
             }
-            if let Some(recorder) = &self.recording {
-                let entry = TruthEntry { run, frame: frame.frame, position_m, rcs_m2, clock_offset_s };
+            if let (Some(recorder), Some(entry)) = (&self.recording, entry) {
                 recorder.truth(entry, unix_time_ns());
             }
             taken += 1;

@@ -12,10 +12,12 @@ use estimation::direct::{ClockPrior, ClockUpdate, Missed, Survey};
 use estimation::fusion::{Estimator, FrameBlocks, FusedFix, Fuser, FuserError, FusionError, Method};
 use model::System;
 use proto::convert::FrameId;
+use tracking::TrackingError;
 
 use crate::basis::{Basis, FrameBasis};
 use crate::fix::{FixRecord, Source};
 use crate::method::MethodSettings;
+use crate::tracks::{Followable, TrackFollower};
 
 /// Solves frames: an estimator of single frames, and the fuser of batches if there is one.
 pub struct Solver {
@@ -33,6 +35,17 @@ impl Solver {
     /// Another estimator, which solves single frames only.
     pub fn with_estimator(estimator: Box<dyn Estimator>) -> Self {
         Self { estimator: estimator.into(), batches: None }
+    }
+
+    /// The fuser, if several targets are looked for.
+    fn several(&self) -> Option<&Fuser> {
+        self.batches.as_deref().filter(|fuser| fuser.settings().max_targets > 1)
+    }
+
+    /// Follows targets from frame to frame; none where one target only is looked for.
+    pub fn tracks(&self, method: &MethodSettings) -> Result<Option<TrackFollower>, TrackingError> {
+        let fuser = self.batches.as_ref().filter(|_| self.several().is_some());
+        fuser.map(|fuser| TrackFollower::new(fuser.clone(), method.tracker())).transpose()
     }
 
     /// Frames per batch.
@@ -64,13 +77,15 @@ pub struct Solved {
     pub reason: Option<String>,
     /// What the frame says about the clocks.
     pub clocks: Option<ClockUpdate>,
+    /// What the tracks need of the frame; none where there are no tracks.
+    pub followable: Option<Followable>,
 }
 
 impl Solved {
     fn new(
         (frame, kept): (FrameId, &Kept),
         angles: Option<&AngleEstimate>,
-        outcome: &Result<FusedFix, FusionError>,
+        outcome: &Result<Vec<FusedFix>, FusionError>,
         source: Source,
         (angles_time, locate_time): (Duration, Duration),
     ) -> Self {
@@ -78,12 +93,14 @@ impl Solved {
         record.timing.angles_ms = angles_time.as_secs_f64() * 1e3;
         record.timing.locate_ms = locate_time.as_secs_f64() * 1e3;
         record.timing.fusion_ms = record.timing.angles_ms + record.timing.locate_ms;
-        let reason = outcome.as_ref().err().map(|error| match error {
-            FusionError::Missed(Missed::NoTarget { .. }) => NO_TARGET.to_owned(),
-            error => error.to_string(),
-        });
-        let clocks = outcome.as_ref().ok().and_then(|fix| fix.clocks.clone());
-        Self { record, basis: Basis::of_frame(frame, &kept.blocks), reason, clocks }
+        let first = outcome.as_ref().map(|fixes| fixes.first());
+        let reason = match &first {
+            Ok(Some(_)) => None,
+            Ok(None) | Err(FusionError::Missed(Missed::NoTarget { .. })) => Some(NO_TARGET.to_owned()),
+            Err(error) => Some(error.to_string()),
+        };
+        let clocks = first.ok().flatten().and_then(|fix| fix.clocks.clone());
+        Self { record, basis: Basis::of_frame(frame, &kept.blocks), reason, clocks, followable: None }
     }
 
     /// A frame on which the solver failed.
@@ -115,14 +132,14 @@ impl Kept {
     }
 
     fn survey(&self, fuser: &Fuser) -> Result<&Survey, Missed> {
-        self.survey.get_or_init(|| fuser.survey(&self.blocks)).as_ref().map_err(|missed| *missed)
+        self.survey.get_or_init(|| fuser.survey(&self.blocks, None)).as_ref().map_err(|missed| *missed)
     }
 }
 
 /// The earlier frames of a batch, with their numbers.
 pub type Earlier = Vec<(u64, Arc<Kept>)>;
 
-/// Solves a frame, together with earlier ones where those are given, with what is known about the clocks; the first fix counts.
+/// Solves a frame, together with earlier ones where those are given, with what is known about the clocks.
 pub fn solve(
     solver: &Solver,
     frame: FrameId,
@@ -138,6 +155,7 @@ pub fn solve(
             Err(FusionError::Missed(Missed::Unobservable)) => {}
             outcome => {
                 let times = (Duration::ZERO, started.elapsed());
+                let outcome = outcome.map(|fix| vec![fix]);
                 let mut solved = Solved::new((frame, kept), None, &outcome, source, times);
                 let before = earlier.iter().map(|(number, kept)| FrameBasis::new(*number, &kept.blocks));
                 solved.basis.frames.splice(0..0, before);
@@ -146,13 +164,21 @@ pub fn solve(
             }
         }
     }
+    if let Some(fuser) = solver.several() {
+        let survey = fuser.survey(&kept.blocks, clocks);
+        let outcome = survey.as_ref().map_err(|missed| (*missed).into()).and_then(|survey| fuser.fuse_targets(survey));
+        let times = (Duration::ZERO, started.elapsed());
+        let mut solved = Solved::new((frame, kept), None, &outcome, source, times);
+        // Without a fix the clocks are what was known before.
+        let known = solved.clocks.as_ref().map(|update| &update.posterior).or(clocks);
+        let offsets_s = known.map(|known| known.mean_s().as_slice().to_vec());
+        solved.followable = Some(Followable { time_s: 0.0, survey: survey.ok(), offsets_s });
+        return solved;
+    }
     let mut angles_stage = (None, started);
-    let fixes = solver.estimator.estimate_observed(&kept.blocks, clocks, &mut |angles| {
+    let outcome = solver.estimator.estimate_observed(&kept.blocks, clocks, &mut |angles| {
         angles_stage = (angles.cloned(), Instant::now());
     });
-    let first =
-        |fixes: Vec<FusedFix>| fixes.into_iter().next().ok_or(FusionError::Other(NO_TARGET.to_owned()));
-    let outcome = fixes.and_then(first);
     let (angles, between) = angles_stage;
     let times = (between - started, between.elapsed());
     Solved::new((frame, kept), angles.as_ref(), &outcome, source, times)

@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::axis_errors::{AxisErrors, AxisFigures};
 use crate::fix::{FixRecord, Timing};
 use crate::place::Axes;
+use crate::target_statistics::{TargetFigures, TargetStatistics};
 
 /// Longest latency that is resolved.
 const LONGEST_NS: u64 = 600_000_000_000;
@@ -141,6 +142,8 @@ pub struct Statistics {
     axes: AxisErrors,
     /// Free coordinates of the latest of these fixes.
     free_coordinates: Option<usize>,
+    /// Where the simulator lists its targets.
+    targets: Option<TargetStatistics>,
     pub stages: StageHistograms,
 }
 
@@ -187,6 +190,9 @@ pub struct Figures {
     /// Error and bound along each coordinate, where positions have a height.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub axes: Option<BTreeMap<&'static str, AxisFigures>>,
+    /// Several targets and their tracks, where the simulator lists them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub targets: Option<TargetFigures>,
     /// Latency per stage, of all fixes.
     pub latency_ms: BTreeMap<&'static str, Quantiles>,
 }
@@ -196,6 +202,12 @@ impl Statistics {
     pub fn record(&mut self, fix: &FixRecord, frames: usize) {
         self.stages.record(&fix.timing);
         let Some(truth) = &fix.truth else { return };
+        if truth.listed {
+            if !self.targets.as_ref().is_some_and(|targets| targets.is_of(fix)) {
+                self.targets = Some(TargetStatistics::new(fix.run));
+            }
+            self.targets.iter_mut().for_each(|targets| targets.record(fix, truth));
+        }
         if let (Some(error_m), Some(bound_m), Some(nees)) = (truth.error_m, truth.bound_rms_m, truth.nees) {
             self.judge(error_m, bound_m, nees, frames);
             self.axes.add(fix);
@@ -232,6 +244,7 @@ impl Statistics {
             nees_expected: self.free_coordinates,
             nees_interval: self.nees_interval(),
             axes: self.axes.figures(),
+            targets: self.targets.as_ref().map(TargetStatistics::figures),
             latency_ms: BTreeMap::new(),
         }
     }

@@ -6,14 +6,9 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use estimation::direct::Combination;
-use model::{Gain, Information, Point, Scheme, Score, System, constant_velocity_crb_m2};
-use nalgebra::DMatrix;
 use proto::convert::FrameId;
 
-use crate::basis::Basis;
-use crate::fix::{FixRecord, Truth};
-use crate::place::{Axes, FixPlace, symmetric, upper_triangle};
+use crate::told::TrueFrame;
 
 /// Frames of one source whose truth is kept: more than the fixes under way and the frames of a batch.
 const REMEMBERED_FRAMES: usize = 8192;
@@ -26,15 +21,6 @@ const MOST_SOURCES: usize = 8;
 
 /// How far from the latest fix of its run the frame of a record may be: more than a source keeps to send again.
 const FARTHEST: u64 = REMEMBERED_FRAMES as u64;
-
-/// The target and the clocks in one frame, as sent by the simulator.
-#[derive(Debug, Clone, PartialEq)]
-pub struct TrueFrame {
-    pub position_m: Point,
-    pub rcs_m2: f64,
-    /// Offset of the clock of every node; empty where clocks are trusted.
-    pub clock_offset_s: Vec<f64>,
-}
 
 /// Why a record of the truth is not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -184,69 +170,21 @@ impl TruthStore {
     }
 }
 
-/// Compares a fix with the truth and with the exact bound of the data that it was made from; none while the truth of its
-/// frame is not known.
-pub fn judge(record: &FixRecord, basis: &Basis, system: &System, truth: &TruthStore) -> Option<Truth> {
-    let TrueFrame { position_m: target_m, clock_offset_s, .. } = truth.get(record.frame_id())?;
-    let bound = bound_m2(basis, system, |frame| truth.get(frame));
-    let covariance_m2 = record.covariance_m2.as_deref().and_then(symmetric);
-    let score = record
-        .position_m
-        .zip(covariance_m2)
-        .map(|(position_m, covariance_m2)| Score::new(position_m.point(), &covariance_m2, target_m));
-    Some(Truth {
-        position_m: FixPlace::new(target_m, Axes::of_site(system)),
-        error_m: score.map(|score| score.error_m),
-        bound_rms_m: bound.as_ref().map(|bound| bound.trace().sqrt()),
-        bound_m2: bound.as_ref().map(upper_triangle),
-        nees: score.and_then(|score| score.nees),
-        clock_offset_ns: clock_offset_s.iter().map(|offset_s| offset_s * 1e9).collect(),
-    })
-}
-
-/// Bound on the position in the last frame of a basis: the information of every frame at the true position of that
-/// frame, of the paths that were received, times the frames that each node averaged; several frames are combined under
-/// the constant-velocity model by which they were fused. None if the truth of a frame is not known.
-///
-/// Frames combined coherently share one gain per path, which is more informative than a separate gain for every frame, so
-/// that the bound with gains unknown per frame would not be a lower bound. The bound with known gains is one: apart from
-/// the state, the gains are all that the coherent model leaves unknown.
-fn bound_m2(
-    basis: &Basis,
-    system: &System,
-    target: impl Fn(FrameId) -> Option<TrueFrame>,
-) -> Option<DMatrix<f64>> {
-    let coherent = basis.frames.len() > 1 && basis.combination == Combination::Coherent;
-    let gain = if coherent { Gain::Known } else { Gain::Unknown };
-    let last = basis.frames.last()?.number;
-    let frames = basis.frames.iter().zip(basis.frames()).map(|(frame, id)| {
-        let TrueFrame { position_m, rcs_m2, .. } = target(id)?;
-        let one = Information::new(system, position_m, rcs_m2, gain);
-        let averages = frame.averaged_frames.iter().map(|frames| f64::from(*frames)).enumerate();
-        let averaged = averages.fold(one, |all, (l, frames)| all.averaged(l, frames));
-        let came = frame.missing.iter().fold(averaged, |all, &(l, k)| all.without(l, k));
-        let back = last.saturating_sub(frame.number) as f64;
-        Some((-back, came.position_information(Scheme::Hybrid)))
-    });
-    constant_velocity_crb_m2(&frames.collect::<Option<Vec<_>>>()?).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::basis::FrameBasis;
-    use model::Scenario;
+    use model::Point;
 
     fn id(frame: u64) -> FrameId {
         FrameId { run: 1, frame }
     }
 
     fn target(x_m: f64) -> TrueFrame {
-        TrueFrame { position_m: Point::new(x_m, 0.0, 0.0), rcs_m2: 5.0, clock_offset_s: Vec::new() }
+        TrueFrame::one(Point::new(x_m, 0.0, 0.0), 5.0, Vec::new())
     }
 
     fn told(store: &TruthStore, frame: u64) -> Option<f64> {
-        store.get(id(frame)).map(|target| target.position_m.x)
+        store.get(id(frame)).map(|told| told.targets[0].position_m.point().x)
     }
 
     #[test]
@@ -315,44 +253,5 @@ mod tests {
         assert!(!store.may_come(FrameId { run: 2, frame: 4 }), "it tells of another run");
         drop(source);
         assert!(!store.may_come(id(4)));
-    }
-
-    fn bound_rms_m(frames: Vec<FrameBasis>, combination: Combination, rcs_m2: f64) -> Option<f64> {
-        let system = System::new(&Scenario::default()).unwrap();
-        let basis = Basis { run: 1, frames, combination };
-        let position_m = Point::new(3.0, 4.0, 0.0);
-        let known = |id: FrameId| {
-            (id.frame < 100).then(|| TrueFrame { position_m, rcs_m2, clock_offset_s: Vec::new() })
-        };
-        Some(bound_m2(&basis, &system, known)?.trace().sqrt())
-    }
-
-    fn frame(number: u64, averaged_frames: u32, missing: &[(usize, usize)]) -> FrameBasis {
-        FrameBasis { number, averaged_frames: vec![averaged_frames; 3], missing: missing.to_vec() }
-    }
-
-    /// The bound is the one of the data: averages, missing paths, batches and the target's own cross-section.
-    #[test]
-    fn the_bound_is_that_of_the_data_behind_the_fix() {
-        let system_rcs_m2 = Scenario::default().rcs_m2();
-        let bound = |frames| bound_rms_m(frames, Combination::NonCoherent, system_rcs_m2).unwrap();
-        let close = |a: f64, b: f64| assert!((a / b - 1.0).abs() < 1e-9, "{a} {b}");
-        let one = bound(vec![frame(7, 1, &[])]);
-        close(bound(vec![frame(7, 10, &[])]), one / 10f64.sqrt());
-        assert!(bound(vec![frame(7, 1, &[(0, 0), (0, 1)])]) > 1.01 * one);
-        // Four frames of a target at rest: (4 F - 2) / (F (F + 1)) = 0.7.
-        let four = || (4..8).map(|number| frame(number, 1, &[])).collect::<Vec<_>>();
-        close(bound(four()), one * 0.7f64.sqrt());
-        // The batch lacks a frame in the middle: its times count, not its places in the list.
-        let gap = bound(vec![frame(4, 1, &[]), frame(6, 1, &[]), frame(7, 1, &[])]);
-        assert!(gap > bound(four()) && gap < one);
-        // Twice the cross-section is twice the power.
-        let large = bound_rms_m(vec![frame(7, 1, &[])], Combination::NonCoherent, 2.0 * system_rcs_m2);
-        close(large.unwrap(), one / 2f64.sqrt());
-        // Coherent frames know more, and one frame alone nothing of coherence.
-        let coherent = |frames| bound_rms_m(frames, Combination::Coherent, system_rcs_m2).unwrap();
-        assert!(coherent(four()) < bound(four()));
-        close(coherent(vec![frame(7, 1, &[])]), one);
-        assert_eq!(bound_rms_m(vec![frame(500, 1, &[])], Combination::NonCoherent, 1.0), None, "no truth");
     }
 }

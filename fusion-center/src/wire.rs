@@ -6,6 +6,7 @@ use crate::fix::{FixClock, FixRecord, Source};
 use crate::ledger::Balance;
 use crate::node_table::NodeView;
 use crate::place::FixPlace;
+use crate::targets::{FixTarget, FixTrack};
 
 /// A report as received, which only the recording uses.
 pub type ReportMessage = v1::FrameReport;
@@ -49,7 +50,20 @@ impl FixRecord {
                 Source::Replayed => "replayed",
             }
             .into(),
-            truth: self.truth.as_ref().map(|truth| truth.position_m.into()),
+            truth: self.truth.as_ref().and_then(|truth| truth.position_m).map(Into::into),
+            targets: self.targets.iter().map(Into::into).collect(),
+            targets_covariance_m2: self.targets_covariance_m2.clone(),
+            tracks: self.tracks.iter().map(Into::into).collect(),
+            true_targets: self
+                .truth
+                .iter()
+                .flat_map(|truth| &truth.targets)
+                .map(|target| v1::TrueTarget {
+                    identity: target.identity,
+                    position: Some(target.position_m.into()),
+                    ..v1::TrueTarget::default()
+                })
+                .collect(),
             clocks: self
                 .clocks
                 .iter()
@@ -76,6 +90,33 @@ impl From<FixPlace> for v1::Point {
     fn from(place: FixPlace) -> Self {
         let [x_m, y_m, z_m] = place.point().into();
         Self { x_m, y_m, z_m }
+    }
+}
+
+impl From<&FixTarget> for v1::FixTarget {
+    fn from(target: &FixTarget) -> Self {
+        Self {
+            position: Some(target.position_m.into()),
+            covariance_m2: target.covariance_m2.clone(),
+            false_alarm_probability: target.false_alarm_probability,
+            unresolved: target.unresolved,
+        }
+    }
+}
+
+impl From<&FixTrack> for v1::Track {
+    fn from(track: &FixTrack) -> Self {
+        Self {
+            identity: track.identity,
+            position: Some(track.position_m.into()),
+            velocity: Some(track.velocity_m_s.into()),
+            covariance: track.covariance.clone(),
+            existence: track.existence,
+            coasting: track.coasting,
+            merged_with: track.merged_with,
+            doubtful_identity: track.doubtful_identity,
+            age_s: track.age_s,
+        }
     }
 }
 

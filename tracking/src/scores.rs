@@ -76,6 +76,11 @@ impl RunScore {
         Ok(found)
     }
 
+    /// The settings of its GOSPA.
+    pub fn settings(&self) -> &GospaSettings {
+        &self.settings
+    }
+
     /// Frames so far.
     pub fn frames(&self) -> usize {
         self.frames

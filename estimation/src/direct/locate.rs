@@ -352,7 +352,7 @@ impl DirectLocator {
 
     /// Doubts about a fix, from the probability that the target is elsewhere and the false-alarm probability; `selected` is
     /// whether the best of many delays or velocities was selected.
-    pub(super) fn doubts(&self, elsewhere: f64, false_alarm: f64, selected: bool) -> Vec<Caution> {
+    pub(crate) fn doubts(&self, elsewhere: f64, false_alarm: f64, selected: bool) -> Vec<Caution> {
         let DirectSettings { doubt_probability, false_alarm_probability, .. } = self.settings;
         let doubt_share =
             if selected { self.settings.selected_doubt_share } else { self.settings.doubt_share };

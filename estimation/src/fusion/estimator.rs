@@ -29,7 +29,7 @@ pub trait Estimator: Send + Sync {
 
 impl Estimator for Fuser {
     fn estimate(&self, frame: &FrameBlocks) -> Result<Vec<FusedFix>, FusionError> {
-        self.fuse(frame).map(|fix| vec![fix])
+        self.estimate_observed(frame, None, &mut |_| {})
     }
 
     fn estimate_observed(
@@ -38,6 +38,10 @@ impl Estimator for Fuser {
         clocks: Option<&ClockPrior>,
         angles_done: &mut dyn FnMut(Option<&AngleEstimate>),
     ) -> Result<Vec<FusedFix>, FusionError> {
+        if self.settings().max_targets > 1 {
+            angles_done(None);
+            return self.fuse_targets(&self.survey(frame, clocks)?);
+        }
         self.fuse_observed(frame, clocks, angles_done).map(|fix| vec![fix])
     }
 }

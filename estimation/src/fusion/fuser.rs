@@ -12,7 +12,7 @@ use crate::angles::{AngleEstimate, estimate_angles};
 use crate::blocks::Blocks;
 use crate::delay::{BlockExpansion, MatchedFilter, coverage_sines, searched_delays};
 use crate::direct::{
-    ClockPrior, DirectFix, DirectLocator, Evidence, EvidenceError, MOST_LOSS, Missed, Survey,
+    ClockPrior, DirectFix, DirectLocator, Evidence, EvidenceError, LocatedTarget, MOST_LOSS, Missed, Survey,
 };
 use crate::location::{Bearing, CascadeDelay, Caution, CoverageArea, locate};
 
@@ -42,8 +42,11 @@ impl Fuser {
         let area =
             CoverageArea { min_m: corner(system.coverage.min_m), max_m: corner(system.coverage.max_m) };
         settings.locate.coverage.get_or_insert(area);
+        let several = settings.max_targets > 1;
         settings.method = match (settings.method, system.beyond_the_plane()) {
             (Method::ThreeStage, Some(reason)) => return Err(FuserError::ThreeStage(reason)),
+            (Method::ThreeStage, None) if several => return Err(FuserError::OneTarget),
+            (Method::Auto, _) if several => Method::Direct,
             (Method::Auto, _) if system.needs_direct().is_some() => Method::Direct,
             (method, _) => method,
         };
@@ -161,10 +164,47 @@ impl Fuser {
         Ok(Some(estimate_angles(&blocks, &self.settings.angles)?))
     }
 
-    /// The part of a fix from several frames that depends on one frame alone, for [`Self::fuse_frames`].
-    pub fn survey(&self, frame: &FrameBlocks) -> Result<Survey, Missed> {
+    /// The part of a fix that depends on one frame alone, for [`Self::fuse_frames`] and [`Self::fuse_targets`], with what is known
+    /// about the clocks as in [`Self::fuse_observed`].
+    pub fn survey(&self, frame: &FrameBlocks, clocks: Option<&ClockPrior>) -> Result<Survey, Missed> {
         let direct = self.direct.as_ref().ok_or(Missed::NoEvidence)?;
-        Ok(self.timed_survey(direct, frame, None))
+        Ok(self.timed_survey(direct, frame, clocks))
+    }
+
+    /// The locator of the direct method, if that is available.
+    pub fn locator(&self) -> Option<&DirectLocator> {
+        self.direct.as_ref()
+    }
+
+    /// The targets of a frame of spectra, strongest first, at most [`FusionSettings::max_targets`]; none where noise alone explains
+    /// the data. A single one is located as by [`Method::Direct`], with its protection level; several have none.
+    pub fn fuse_targets(&self, survey: &Survey) -> Result<Vec<FusedFix>, FusionError> {
+        let direct = self.direct.as_ref().ok_or(Missed::NoEvidence)?;
+        let found = direct.locate_several(survey, self.settings.max_targets)?;
+        match found.targets.as_slice() {
+            [] => Ok(Vec::new()),
+            [one] => {
+                let mut fix = direct_fix(direct.locate(survey)?, None);
+                fix.cautions.extend(one.unresolved.then_some(Caution::Unresolved));
+                Ok(vec![fix])
+            }
+            several => {
+                let fix = |(t, target): (usize, &LocatedTarget)| {
+                    let unresolved = target.unresolved.then_some(Caution::Unresolved);
+                    let doubts = direct.doubts(0.0, target.false_alarm_probability, false);
+                    let covariance_m2 = found.covariance_of_m2(t).unwrap_or_default();
+                    FusedFix {
+                        cautions: unresolved.into_iter().chain(direct_cautions(false, doubts, None)).collect(),
+                        false_alarm_probability: Some(target.false_alarm_probability),
+                        ..FusedFix::new(FixMethod::DirectTargets, target.position_m, covariance_m2)
+                    }
+                };
+                let mut fixes: Vec<FusedFix> = several.iter().enumerate().map(fix).collect();
+                fixes[0].joint_covariance_m2 = Some(found.covariance_m2);
+                fixes[0].clocks = found.clocks;
+                Ok(fixes)
+            }
+        }
     }
 
     fn timed_survey(
@@ -293,6 +333,7 @@ fn direct_fix(direct: DirectFix, staged: Option<ThreeStageFix>) -> FusedFix {
         alternatives: direct.alternatives,
         three_stage: staged,
         clocks: direct.clocks,
+        false_alarm_probability: Some(direct.false_alarm_probability),
         ..FusedFix::new(FixMethod::Direct, direct.position_m, direct.covariance_m2)
     }
 }

@@ -7,6 +7,9 @@
 //! for a delay of its own, an ambiguous or contradictory fix, or none. Where the direct method finds that noise alone
 //! explains the data, there is no target and no fix.
 //!
+//! Both find one target. With [`FusionSettings::max_targets`] above one the direct method finds all targets of a frame from spectra
+//! ([`Fuser::fuse_targets`]); the chain of the paper has no counterpart, because a block holds the echoes about one delay.
+//!
 //! Every frame is solved from a cold start: a fix depends only on its frames, not on the order of their arrival or on the
 //! number of threads. Any path may be missing, and paths may deliver different payloads. Most of the cost is the joint
 //! solve; the direct method takes a fraction of it.
@@ -50,6 +53,8 @@ pub enum FixMethod {
     Direct,
     /// [`Method::Direct`] on several frames.
     DirectFrames,
+    /// [`Method::Direct`] on one frame with several targets.
+    DirectTargets,
     /// The method of another [`Estimator`], by name.
     Other(&'static str),
 }
@@ -61,6 +66,7 @@ impl FixMethod {
             Self::ThreeStage => "three-stage",
             Self::Direct => "direct",
             Self::DirectFrames => "direct-frames",
+            Self::DirectTargets => "direct-targets",
             Self::Other(name) => name,
         }
     }
@@ -96,6 +102,8 @@ pub struct FusionSettings {
     pub direct: DirectSettings,
     /// Used by the direct method over several frames.
     pub batch: BatchSettings,
+    /// Largest number of targets of a frame. Default: 1. More than one needs spectra and the direct method.
+    pub max_targets: usize,
     /// The three-stage method is safe where every path has at least this SNR, as a power ratio. Default: 25 (14 dB), where
     /// one delay in ten thousand is a gross error.
     pub safe_snr: f64,
@@ -109,6 +117,7 @@ impl Default for FusionSettings {
             locate: LocateSettings::default(),
             direct: DirectSettings::default(),
             batch: BatchSettings::default(),
+            max_targets: 1,
             safe_snr: 25.0,
         }
     }
@@ -126,6 +135,8 @@ pub enum FuserError {
         "the three-stage method holds for plane waves at line arrays in the plane of the targets, and {0}: use the direct method"
     )]
     ThreeStage(&'static str),
+    #[error("the three-stage method locates one target: use the direct method for several")]
+    OneTarget,
 }
 
 /// Why a frame gives no fix.
@@ -179,6 +190,10 @@ pub struct FusedFix {
     pub three_stage: Option<ThreeStageFix>,
     /// What the frame says about the clocks; none where they are trusted.
     pub clocks: Option<ClockUpdate>,
+    /// Probability that noise alone looks like this target; none where the method has no such test.
+    pub false_alarm_probability: Option<f64>,
+    /// Covariance of the free coordinates of all targets of the frame, in the order of their fixes; only of the first of several.
+    pub joint_covariance_m2: Option<DMatrix<f64>>,
 }
 
 impl FusedFix {
@@ -195,6 +210,8 @@ impl FusedFix {
             alternatives: Vec::new(),
             three_stage: None,
             clocks: None,
+            false_alarm_probability: None,
+            joint_covariance_m2: None,
         }
     }
 }

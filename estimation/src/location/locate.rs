@@ -139,6 +139,8 @@ pub enum Caution {
     Ambiguous,
     #[error("the echo is barely above what noise alone gives")]
     BarelyDetected,
+    #[error("there may be two targets here that cannot be told apart")]
+    Unresolved,
     #[error("the iteration did not settle")]
     NotConverged,
 }

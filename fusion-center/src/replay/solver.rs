@@ -16,7 +16,7 @@ use crate::publish::Outgoing;
 use crate::recording::{FrameEntry, HoleEntry, RecordingError, TruthEntry};
 use crate::segment::RecordingChannel;
 use crate::solve::{Earlier, History, Kept, Solver, solve};
-use crate::truth::TrueFrame;
+use crate::told::TrueFrame;
 
 /// Reports that one frame may name.
 const MOST_REPORTS: usize = 4096;
@@ -47,13 +47,9 @@ impl ReplaySolver {
         solver: Solver,
     ) -> Result<Self, RecordingError> {
         let truths = recording.entries(RecordingChannel::Truth, |entry: TruthEntry| {
-            let TruthEntry { run, frame, position_m, rcs_m2, mut clock_offset_s } = entry;
-            if clock_offset_s.len() != system.irs_count() {
-                clock_offset_s.clear();
-            }
-            (FrameId { run, frame }, TrueFrame { position_m: position_m.into(), rcs_m2, clock_offset_s })
+            entry.told(system.irs_count())
         })?;
-        let by_frame = |entry: FrameEntry| (FrameId { run: entry.run, frame: entry.frame }, entry);
+        let by_frame = |entry: FrameEntry| Some((FrameId { run: entry.run, frame: entry.frame }, entry));
         let batch_frames = solver.batch_frames();
         let batches = batch_frames > 1;
         let all_frames =
@@ -131,7 +127,10 @@ impl ReplaySolver {
         let kept = self.assemble(entry)?;
         let earlier = self.earlier(entry)?;
         let clocks = entry.clocks.as_ref().map(|clocks| clocks.prior(self.system.irs_count())).transpose()?;
-        let solved = solve(&self.solver, frame, &kept, &earlier, clocks.as_ref(), Source::Replayed);
+        let mut solved = solve(&self.solver, frame, &kept, &earlier, clocks.as_ref(), Source::Replayed);
+        if let Some(followable) = &mut solved.followable {
+            followable.time_s = entry.time_s.ok_or("its time is missing")?;
+        }
         if self.all_frames.is_some() {
             self.history.keep(frame, kept);
         }

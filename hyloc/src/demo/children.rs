@@ -34,6 +34,7 @@ pub struct Children<'a> {
     controls: Option<Controls>,
     executable: PathBuf,
     scenario: PathBuf,
+    max_targets: Option<usize>,
     /// The authority and its certificates, with `--tls`.
     certificates: Option<CertificateStore>,
     _directory: TempDir,
@@ -84,7 +85,8 @@ impl<'a> Children<'a> {
             anyhow::Ok(store)
         };
         let certificates = flags.tls.then(certificates).transpose()?;
-        Ok(Self { flags, controls, executable, scenario: file, certificates, _directory: directory })
+        let max_targets = flags.choices.max_targets(scenario);
+        Ok(Self { flags, controls, executable, scenario: file, max_targets, certificates, _directory: directory })
     }
 
     /// The TLS side of a watcher of fixes.
@@ -106,7 +108,8 @@ impl<'a> Children<'a> {
             .add_some("--record", flags.record.as_ref())
             .add_some("--deadline-ms", flags.deadline_ms.map(|ms| ms.to_string()))
             .add_some("--method", flags.choices.method.as_ref())
-            .add_some("--batch-frames", flags.choices.batch_frames.map(|frames| frames.to_string()));
+            .add_some("--batch-frames", flags.choices.batch_frames.map(|frames| frames.to_string()))
+            .add_some("--max-targets", self.max_targets.map(|targets| targets.to_string()));
         if let Some(controls) = controls {
             arguments
                 .add_flag("--allow-control")

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use backhaul::profile::NAMES as PROFILES;
 use clap::Args;
+use estimation::direct::MOST_TARGETS;
 use fusion_center::is_stdout;
 use fusion_center::method::MOST_FRAMES;
 use model::Scenario;
@@ -159,6 +160,10 @@ pub struct Choices {
     /// Frames that the direct method takes together [default: 1].
     #[arg(long, value_name = "F", value_parser = within::<usize>(1, MOST_FRAMES))]
     pub batch_frames: Option<usize>,
+    /// Largest number of targets that are looked for in a frame, with tracks if it is more than one [default: 1; 8 or more if the
+    /// scenario does not have exactly one].
+    #[arg(long, value_name = "N", value_parser = within(1, MOST_TARGETS))]
+    pub max_targets: Option<usize>,
 }
 
 impl Choices {
@@ -167,6 +172,15 @@ impl Choices {
         if self.precision.is_some() && self.payload.as_deref() == Some("parameters") {
             note("hyloc: warning: --precision has no effect: parameters are sent as they are");
         }
+    }
+}
+
+impl Choices {
+    /// Largest number of targets that are looked for: more than there are, so that their number is not known beforehand.
+    fn max_targets(&self, scenario: &Scenario) -> Option<usize> {
+        let there = scenario.targets.len();
+        let several = (there != 1).then(|| (there + 3).clamp(8, MOST_TARGETS));
+        self.max_targets.or(several)
     }
 }
 
@@ -294,6 +308,7 @@ pub async fn orchestrate(
         DetectionConditions { frames_per_fix: flags.frames_per_fix, ..DetectionConditions::default() };
     Ok(DemoReport {
         nodes: count,
+        targets: scenario.targets.len(),
         expected_fixes: if stop.is_cancelled() { 0 } else { flags.frames },
         interrupted: stop.is_cancelled(),
         first_fix_s: watched.first_fix_s,

@@ -17,6 +17,8 @@ const MINORITY: &str = "too few nodes reported a frame";
 #[derive(Debug, Clone)]
 pub struct DemoReport {
     pub nodes: usize,
+    /// Targets of the scenario.
+    pub targets: usize,
     /// Requested number of fixes; 0 if unlimited.
     pub expected_fixes: u64,
     pub interrupted: bool,
@@ -52,7 +54,7 @@ impl DemoReport {
     pub fn exit_code(&self) -> u8 {
         if !self.deaths.is_empty() {
             self.death_code
-        } else if self.fixes() == 0 && !self.interrupted {
+        } else if self.fixes() == 0 && self.targets > 0 && !self.interrupted {
             exit::UNAVAILABLE
         } else {
             exit::CLEAN
@@ -156,6 +158,7 @@ impl DemoReport {
             )),
         )?;
         self.write_axes(out)?;
+        self.write_targets(out)?;
         self.write_clocks(out)?;
         self.write_load(out)?;
         writeln!(out)?;
@@ -181,6 +184,36 @@ impl DemoReport {
         )?;
         let gap = |axis: &str| format!("{axis} {:.2} dB", figure(axis, "gap_db").unwrap_or(f64::NAN));
         writeln!(out, "gap by coordinate: {}", ["x", "y", "z"].map(gap).join(", "))
+    }
+
+    /// Several targets: tracks and single frames beside the truth.
+    fn write_targets(&self, out: &mut String) -> std::fmt::Result {
+        let targets = &self.fusion["targets"];
+        if targets["frames"].as_u64().is_none_or(|frames| frames == 0) {
+            return Ok(());
+        }
+        let percent = |value: &Value| format!("{:.1} %", 100.0 * value.as_f64().unwrap_or(f64::NAN));
+        let figure = |key: &str| targets[key].as_f64().map_or("-".into(), |value| format!("{value:.2}"));
+        for (name, set) in [("tracks", targets), ("single frames", &targets["fixes"])] {
+            writeln!(
+                out,
+                "{name}: GOSPA {}, localisation {}, {} missed, {} false, count right in {} of the frames",
+                centimetres(&set["gospa_m"]),
+                centimetres(&set["localisation_m"]),
+                percent(&set["missed_rate"]),
+                percent(&set["false_rate"]),
+                percent(&set["count_right_rate"]),
+            )?;
+        }
+        writeln!(
+            out,
+            "{} targets: identity switches {}, gap of single frames to the joint bound {} dB, NEES {} (tracks {})",
+            self.targets,
+            number(&targets["switches"]),
+            figure("gap_db"),
+            figure("nees"),
+            figure("track_nees"),
+        )
     }
 
     /// What became of clocks that were not trusted.
@@ -259,6 +292,7 @@ mod tests {
     fn report(fusion: Value) -> DemoReport {
         DemoReport {
             nodes: 3,
+            targets: 1,
             expected_fixes: 10,
             interrupted: false,
             first_fix_s: None,

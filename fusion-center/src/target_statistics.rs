@@ -1,0 +1,164 @@
+//! Statistics of several targets: GOSPA with its parts of fixes and of tracks, identity switches, errors beside the joint bound.
+//!
+//! They are those of the latest run whose targets the simulator lists.
+
+use model::units::db_from_ratio;
+use nalgebra::DVector;
+use serde::Serialize;
+use tracking::scores::Identified;
+use tracking::{GospaSettings, RunScore};
+
+use crate::fix::{FixRecord, Truth};
+use crate::place::{FixPlace, symmetric};
+use crate::targets::TrueTarget;
+
+/// How well a list of positions shows the targets that are there, over the frames of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct SetFigures {
+    /// Mean GOSPA (p = 2, c = 2 m, alpha = 2).
+    pub gospa_m: f64,
+    /// Rms distance between targets and what is assigned to them; none if nothing is.
+    pub localisation_m: Option<f64>,
+    /// Share of the targets that are missed.
+    pub missed_rate: f64,
+    /// Share of what is listed that is no target.
+    pub false_rate: f64,
+    /// Share of the frames with as many entries as targets.
+    pub count_right_rate: f64,
+}
+
+/// Figures of several targets.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct TargetFigures {
+    /// Frames whose truth is known.
+    pub frames: u64,
+    /// Of the tracks.
+    #[serde(flatten)]
+    pub tracks: SetFigures,
+    /// How often a target got another track.
+    pub switches: usize,
+    /// Mean normalised squared error of the positions of tracks: the number of free coordinates for a consistent covariance.
+    pub track_nees: Option<f64>,
+    /// Of single frames.
+    pub fixes: SetFigures,
+    /// Ratio of the mean squared error of fixes to the mean joint bound of their targets.
+    pub gap_db: Option<f64>,
+    /// Mean normalised squared error of fixes.
+    pub nees: Option<f64>,
+}
+
+/// Sums over the frames of a run.
+#[derive(Debug, Clone)]
+struct SetScore {
+    run: RunScore,
+    listed: u64,
+}
+
+impl SetScore {
+    fn new() -> Self {
+        Self { run: RunScore::new(GospaSettings::default()), listed: 0 }
+    }
+
+    fn frame(&mut self, time: f64, truth: &[Identified], found: &[Identified]) {
+        if self.run.frame(time, truth, found).is_ok() {
+            self.listed += found.len() as u64;
+        }
+    }
+
+    fn figures(&self, targets: u64) -> SetFigures {
+        let GospaSettings { order, cutoff_m } = *self.run.settings();
+        let frames = self.run.frames() as f64;
+        let [gospa_m, localisation, missed, false_] = self.run.means();
+        // Every missed target and every false entry costs this much.
+        let count = |part: f64| 2.0 * frames * part / cutoff_m.powf(order);
+        let share = |count: f64, of: u64| if of == 0 { 0.0 } else { count / of as f64 };
+        let assigned = targets as f64 - count(missed);
+        SetFigures {
+            gospa_m,
+            localisation_m: (assigned > 0.5).then(|| (frames * localisation / assigned).powf(order.recip())),
+            missed_rate: share(count(missed), targets),
+            false_rate: share(count(false_), self.listed),
+            count_right_rate: self.run.count_right_rate(),
+        }
+    }
+}
+
+/// Statistics of several targets.
+#[derive(Debug, Clone)]
+pub struct TargetStatistics {
+    run: u64,
+    frames: u64,
+    /// True targets, over all frames.
+    targets: u64,
+    tracks: SetScore,
+    fixes: SetScore,
+    error_m2: f64,
+    bound_m2: f64,
+    judged: u64,
+    nees: f64,
+    track_nees: (f64, u64),
+}
+
+impl TargetStatistics {
+    /// Statistics of a run before its first frame.
+    pub fn new(run: u64) -> Self {
+        let (tracks, fixes) = (SetScore::new(), SetScore::new());
+        let (frames, targets, judged) = (0, 0, 0);
+        let (error_m2, bound_m2, nees, track_nees) = (0.0, 0.0, 0.0, (0.0, 0));
+        Self { run, frames, targets, tracks, fixes, error_m2, bound_m2, judged, nees, track_nees }
+    }
+
+    /// Whether these are the statistics of the run of a fix.
+    pub fn is_of(&self, fix: &FixRecord) -> bool {
+        self.run == fix.run
+    }
+
+    /// Adds a frame whose targets are listed.
+    pub fn record(&mut self, fix: &FixRecord, truth: &Truth) {
+        self.frames += 1;
+        self.targets += truth.targets.len() as u64;
+        let identified =
+            |identity: u64, place: &FixPlace| (identity, DVector::from_row_slice(place.point().as_slice()));
+        let targets: Vec<_> =
+            truth.targets.iter().map(|target| identified(target.identity, &target.position_m)).collect();
+        let fixes = fix.targets.iter().enumerate();
+        let fixes: Vec<_> = fixes.map(|(i, target)| identified(i as u64, &target.position_m)).collect();
+        let tracks: Vec<_> =
+            fix.tracks.iter().map(|track| identified(track.identity, &track.position_m)).collect();
+        self.tracks.frame(fix.frame as f64, &targets, &tracks);
+        self.fixes.frame(fix.frame as f64, &targets, &fixes);
+        for target in &truth.targets {
+            if let (Some(error_m), Some(bound_m), Some(nees)) = (target.error_m, target.bound_rms_m, target.nees) {
+                self.error_m2 += error_m.powi(2);
+                self.bound_m2 += bound_m.powi(2);
+                self.nees += nees;
+                self.judged += 1;
+            }
+            if let Some(nees) = track_nees(fix, target) {
+                self.track_nees = (self.track_nees.0 + nees, self.track_nees.1 + 1);
+            }
+        }
+    }
+
+    pub fn figures(&self) -> TargetFigures {
+        let mean = |(sum, count): (f64, u64)| (count > 0).then(|| sum / count as f64);
+        TargetFigures {
+            frames: self.frames,
+            tracks: self.tracks.figures(self.targets),
+            switches: self.tracks.run.switches(),
+            track_nees: mean(self.track_nees),
+            fixes: self.fixes.figures(self.targets),
+            gap_db: (self.judged > 0).then(|| db_from_ratio(self.error_m2 / self.bound_m2)),
+            nees: mean((self.nees, self.judged)),
+        }
+    }
+}
+
+/// Normalised squared error of the position of the track of a target.
+fn track_nees(fix: &FixRecord, target: &TrueTarget) -> Option<f64> {
+    let track = fix.tracks.iter().find(|track| Some(track.identity) == target.track)?;
+    let whole = symmetric(&track.covariance)?;
+    let axes = whole.nrows() / 2;
+    let covariance_m2 = whole.view((0, 0), (axes, axes)).into_owned();
+    model::Score::new(track.position_m.point(), &covariance_m2, target.position_m.point()).nees
+}
