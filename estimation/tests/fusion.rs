@@ -163,7 +163,7 @@ fn a_batch_without_a_target_gives_no_fix() {
                 .map(|f| (f, blocks_of(&nodes, PayloadKind::Spectrum, |l| source.noise(l, f))))
                 .collect();
             fusers.each_ref().map(|fuser| {
-                let surveys = frames.iter().map(|(f, blocks)| (*f, fuser.survey(blocks).unwrap()));
+                let surveys = frames.iter().map(|(f, blocks)| (*f, fuser.survey(blocks, None).unwrap()));
                 let surveys: Vec<(u64, Survey)> = surveys.collect();
                 let frames: Vec<(u64, &Survey)> = surveys.iter().map(|(f, survey)| (*f, survey)).collect();
                 fuser.fuse_frames(&frames).is_ok()
@@ -208,7 +208,7 @@ fn a_batch_is_better_than_its_last_frame() {
             let fuser = Fuser::new(source.system().clone(), settings.clone()).unwrap();
             let frames: Vec<FrameBlocks> =
                 (0..3).map(|f| blocks(&source, f, at(f), PayloadKind::Spectrum)).collect();
-            let surveys: Vec<Survey> = frames.iter().map(|frame| fuser.survey(frame).unwrap()).collect();
+            let surveys: Vec<Survey> = frames.iter().map(|frame| fuser.survey(frame, None).unwrap()).collect();
             let numbered: Vec<(u64, &Survey)> =
                 surveys.iter().enumerate().map(|(f, survey)| (1_000_000 + f as u64, survey)).collect();
             let moving = fuser.fuse_frames(&numbered).expect("found");

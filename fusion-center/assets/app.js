@@ -6,6 +6,7 @@ import { startControls } from "./controls.js";
 import { byId, choices, say } from "./dom.js";
 import { SiteMap } from "./map.js";
 import { SideView } from "./side.js";
+import { showTracks } from "./tracks.js";
 import { showHealth, showNodes, showPaths, showStages, showWires } from "./panels.js";
 
 const KEPT = 240;
@@ -46,6 +47,7 @@ function showFix(fix) {
   map.show(fix);
   side.show(fix);
   showPaths(fix, view.chosen);
+  showTracks(fix, view.status?.targets);
   const position = fix.position_m ? `(${fix.position_m.map((v) => v.toFixed(2)).join(", ")}) m` : "no position";
   say(byId("headline"), `frame ${fix.frame} · ${position} · ${fix.status} · ${fix.paths} of ${fix.snr_db.length ** 2} paths`);
   byId("headline").dataset.frame = fix.frame;

@@ -1,6 +1,7 @@
 // The map: site, bearings, delay ellipses, fix, bound, truth, trail. Metres, y upwards.
 
 import { element, say } from "./dom.js";
+import { Tracks } from "./tracks.js";
 
 const LIGHT_M_S = 299792458;
 const CHI2_95 = 5.991;
@@ -40,6 +41,7 @@ export class SiteMap {
     this.closeUp = closeUp;
     this.hover = hover;
     this.trail = [];
+    this.tracks = new Tracks();
     this.chosen = null;
     this.closeSpan = 1;
     this.listen();
@@ -161,7 +163,10 @@ export class SiteMap {
 
   show(fix) {
     this.fix = fix;
-    if (fix.position_m) {
+    this.tracks.take(fix);
+    // The strongest of several targets is another one from frame to frame.
+    if (Tracks.has(fix)) this.trail = [];
+    else if (fix.position_m) {
       this.trail.push(fix.position_m);
       if (this.trail.length > TRAIL) this.trail.shift();
     }
@@ -184,7 +189,8 @@ export class SiteMap {
     if (this.fix) {
       this.drawPaths(up);
       this.drawTrail(up, span);
-      this.drawFix(up, "", span / 80);
+      if (Tracks.has(this.fix)) this.tracks.draw(up, this.fix, span);
+      else this.drawFix(up, "", span / 80);
     }
     this.drawLabels(span);
     this.drawCloseUp();
@@ -249,7 +255,7 @@ export class SiteMap {
   drawFix(up, suffix, size) {
     const { position_m, covariance_m2, truth } = this.fix;
     if (truth?.bound_m2) drawEllipse(up, `bound${suffix}`, "bound", truth.position_m, partOf(truth.bound_m2, 0, 1));
-    if (truth) drawCross(up, truth.position_m, size);
+    if (truth?.position_m) drawCross(up, truth.position_m, size);
     if (!position_m) return;
     drawEllipse(up, `fix${suffix}`, "fix", position_m, partOf(covariance_m2, 0, 1));
     element("circle", { class: "fix", cx: position_m[0], cy: position_m[1], r: size / 4 }, up);
@@ -264,6 +270,7 @@ export class SiteMap {
       element("text", { transform: place, class: side < 0 ? "end" : "" }, this.svg).textContent = text;
     };
     this.site.irs.forEach((irs, k) => label(irs.position_m, `IRS ${k}`));
+    if (this.fix) this.tracks.label(this.fix, label);
     // Away from the area, where the target is.
     const { base_station_m: station, coverage_m: [[x0], [x1]] } = this.site;
     label(station, "BS", station[0] < (x0 + x1) / 2 ? -1 : 1);

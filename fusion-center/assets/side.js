@@ -35,7 +35,7 @@ export class SideView {
       const d = `M${x} ${z}l${nose * level * Math.cos(irs.broadside_rad)} ${nose * Math.sin(irs.elevation_rad)}`;
       element("path", { class: "ray", d }, up);
     }
-    if (fix?.truth) drawCross(up, SIDE(fix.truth.position_m), size);
+    if (fix?.truth?.position_m) drawCross(up, SIDE(fix.truth.position_m), size);
     if (!fix?.position_m) return;
     const [x, z] = SIDE(fix.position_m);
     drawEllipse(up, "fix-side", "fix", [x, z], partOf(fix.covariance_m2, 0, 2));

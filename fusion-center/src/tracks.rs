@@ -58,7 +58,7 @@ impl TrackFollower {
         let survey = survey.as_ref().zip(self.fuser.locator());
         let survey = survey.map(|(survey, locator)| (locator, survey, offsets_s.as_deref()));
         let followed = survey.and_then(|(locator, survey, offsets_s)| {
-            locator.followed(survey, offsets_s, FollowSettings::default())
+            { let _ = offsets_s; locator.followed(survey, FollowSettings::default()) }
         });
         let stepped = match &followed {
             Some(followed) => self.tracker.step(time_s, followed),

@@ -175,3 +175,12 @@ pub fn lines_without_timing(path: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(path).expect("a fix log");
     text.lines().map(|line| line.split_once(r#","timing":"#).expect("timings").0.to_owned()).collect()
 }
+
+/// A replay of the recording gives the fixes of the log, to the byte.
+pub fn assert_replayed(recording: &Path, log: &Path, again: &Path) {
+    let replay = ["replay", recording.to_str().unwrap(), "--json", "--fixes", again.to_str().unwrap()];
+    Process::start("hyloc", &replay).finish();
+    let replayed = lines_without_timing(again).into_iter();
+    let replayed = replayed.map(|line| line.replace(r#""source":"replayed""#, r#""source":"simulated""#));
+    assert_eq!(replayed.collect::<Vec<_>>(), lines_without_timing(log));
+}

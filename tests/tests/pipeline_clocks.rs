@@ -56,15 +56,6 @@ fn clocks_are_followed_and_a_step_is_named() {
     assert_replayed(&recording, &log, &again);
 }
 
-/// A replay of the recording gives the fixes of the log, to the byte.
-fn assert_replayed(recording: &Path, log: &Path, again: &Path) {
-    let replay = ["replay", recording.to_str().unwrap(), "--json", "--fixes", again.to_str().unwrap()];
-    Process::start("hyloc", &replay).finish();
-    let replayed = lines_without_timing(again).into_iter();
-    let replayed = replayed.map(|line| line.replace(r#""source":"replayed""#, r#""source":"simulated""#));
-    assert_eq!(replayed.collect::<Vec<_>>(), lines_without_timing(log));
-}
-
 /// The standard deviations of the clocks that a fix was made with, ns.
 fn prior_deviations_ns(fix: &Value) -> Vec<f64> {
     let clocks = fix["clocks"].as_array().unwrap();

@@ -4,7 +4,7 @@ use axum::extract::Path;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
-const ASSETS: [(&str, &str, &str); 10] = [
+const ASSETS: [(&str, &str, &str); 11] = [
     ("style.css", "text/css; charset=utf-8", include_str!("../../assets/style.css")),
     ("app.js", "text/javascript; charset=utf-8", include_str!("../../assets/app.js")),
     ("map.js", "text/javascript; charset=utf-8", include_str!("../../assets/map.js")),
@@ -13,6 +13,7 @@ const ASSETS: [(&str, &str, &str); 10] = [
     ("dom.js", "text/javascript; charset=utf-8", include_str!("../../assets/dom.js")),
     ("panels.js", "text/javascript; charset=utf-8", include_str!("../../assets/panels.js")),
     ("clocks.js", "text/javascript; charset=utf-8", include_str!("../../assets/clocks.js")),
+    ("tracks.js", "text/javascript; charset=utf-8", include_str!("../../assets/tracks.js")),
     ("controls.js", "text/javascript; charset=utf-8", include_str!("../../assets/controls.js")),
     ("icon.svg", "image/svg+xml", include_str!("../../assets/icon.svg")),
 ];
