@@ -1,7 +1,8 @@
 //! Synthetic echoes: what the sensors of each IRS receive in a frame.
 //!
 //! Eq. (7) on subcarriers: `Y_l(f) = sum_k alpha_lk a(theta_l) a(theta_k)^H S_k X_k(f) exp(-j 2 pi f tau_lk) + N_l(f)`,
-//! with the known BS-IRS delay removed; where waves are spherical, with the responses of [`crate::panel`]. The phase of a path is uniform, unknown, and constant over a coherent interval.
+//! with the known BS-IRS delay removed; where waves are spherical, with the responses of [`crate::panel`]. The phase of a path is
+//! uniform, unknown, and constant over a coherent interval. Echoes of several targets add up, with independent phases.
 //! Imperfections that the paper does not model, off by default:
 //! - *leakage*: beams made from an erroneous channel estimate, so that IRS k also radiates the streams of the others;
 //! - *clocks*: the clock of each node has an offset, see [`crate::clocks`];
@@ -24,9 +25,29 @@ use crate::clocks::ClockOffsets;
 use crate::geometry::{Point, cascade_delay_s};
 use crate::panel::Wavefront;
 use crate::random::{Purpose, stream};
-use crate::scenario::{CrossSection, Motion, Scenario, ScenarioError};
+use crate::scenario::{CrossSection, Motion, Scenario, ScenarioError, Target};
 use crate::system::{Illumination, System};
 use crate::units::SPEED_OF_LIGHT_M_S;
+
+/// A target of a scenario as it is in a frame.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TrueTarget {
+    /// Its number in the scenario.
+    pub identity: usize,
+    /// Its position.
+    pub position_m: Point,
+    /// Its radar cross-section; the mean if it fluctuates.
+    pub rcs_m2: f64,
+}
+
+/// A motion that is ahead by a number of frames.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Movement {
+    /// The motion.
+    pub motion: Motion,
+    /// Frames by which it is ahead.
+    pub ahead_frames: u64,
+}
 
 /// Generates the frames of a scenario.
 #[derive(Debug, Clone)]
@@ -76,7 +97,7 @@ impl EchoSource {
         &self.system
     }
 
-    /// Radar cross-section of the target; the mean if it fluctuates.
+    /// Radar cross-section of the first target; the mean if it fluctuates.
     pub fn rcs_m2(&self) -> f64 {
         self.scenario.rcs_m2()
     }
@@ -86,32 +107,58 @@ impl EchoSource {
         self.clocks.offset_s(l, frame)
     }
 
-    fn interval(&self, frame: u64) -> u64 {
-        frame / self.scenario.signal.coherent_frames
-    }
-
-    /// Position of the target in a frame.
+    /// Position of the first target in a frame, whether it is there or not; a random one if there is none.
     pub fn target_m(&self, frame: u64) -> Point {
-        self.target_on_m(&self.scenario.target.motion, frame)
+        let motion = self.scenario.targets.first().map_or(&Motion::Random, |target| &target.motion);
+        self.scenario.position_m(0, motion, frame)
     }
 
-    /// Position of a target with another motion in a frame.
-    pub fn target_on_m(&self, motion: &Motion, frame: u64) -> Point {
-        motion.position_m(frame).unwrap_or_else(|| {
-            let mut draw = stream(self.scenario.seed, Purpose::Target, [self.interval(frame), 0]);
-            let (coverage, u, v) = (&self.scenario.coverage, draw.random(), draw.random());
-            if coverage.is_flat() { coverage.at(u, v) } else { coverage.at_height(u, v, draw.random()) }
+    /// The targets that are there in a frame.
+    pub fn targets(&self, frame: u64) -> Vec<TrueTarget> {
+        let scenario = &self.scenario;
+        self.those_there(frame, |t, target| Some(scenario.position_m(t, &target.motion, frame)))
+    }
+
+    /// The targets that are there in a frame, with other movements, one for each target of the scenario.
+    pub fn targets_on(&self, movements: &[Movement], frame: u64) -> Vec<TrueTarget> {
+        self.those_there(frame, |t, _| {
+            let Movement { motion, ahead_frames } = movements.get(t)?;
+            Some(self.scenario.position_m(t, motion, frame.saturating_add(*ahead_frames)))
         })
     }
 
-    /// What node `l` receives in `frame` from a target at `target_m`: M sensors x L subcarriers; noise only if there is no
-    /// such node.
+    fn those_there(
+        &self,
+        frame: u64,
+        position_m: impl Fn(usize, &Target) -> Option<Point>,
+    ) -> Vec<TrueTarget> {
+        let there = self.scenario.targets.iter().enumerate().filter(|(_, target)| target.is_there(frame));
+        let seen = |(identity, target): (usize, &Target)| {
+            Some(TrueTarget { identity, position_m: position_m(identity, target)?, rcs_m2: target.rcs_m2() })
+        };
+        there.filter_map(seen).collect()
+    }
+
+    /// What node `l` receives in `frame` from the first target if it is at `target_m`, see [`Self::frame_of`].
     pub fn frame(&self, l: usize, frame: u64, target_m: Point) -> CMatrix {
+        self.frame_of(l, frame, &[TrueTarget { identity: 0, position_m: target_m, rcs_m2: self.rcs_m2() }])
+    }
+
+    /// What node `l` receives in `frame` from these targets: M sensors x L subcarriers; noise only if there is no such node.
+    /// Waves that are scattered from one target to another are left out.
+    pub fn frame_of(&self, l: usize, frame: u64, targets: &[TrueTarget]) -> CMatrix {
         let mut received = self.noise(l, frame);
-        for wave in self.waves(l, frame, target_m) {
+        for wave in targets.iter().flat_map(|target| self.waves(l, frame, target)) {
             self.add(&mut received, &wave);
         }
         received
+    }
+
+    /// The gains alpha_lk of a target in a frame on all paths, K x K, with their phases and the fluctuation of the
+    /// cross-section.
+    pub fn gains(&self, frame: u64, target: &TrueTarget) -> CMatrix {
+        let count = self.system.irs_count();
+        CMatrix::from_fn(count, count, |l, k| self.path_gain(l, k, frame, target))
     }
 
     /// What node `l` receives in `frame` without a target: noise only.
@@ -124,14 +171,15 @@ impl EchoSource {
         })
     }
 
-    fn waves(&self, l: usize, frame: u64, target_m: Point) -> Vec<Wave> {
+    fn waves(&self, l: usize, frame: u64, target: &TrueTarget) -> Vec<Wave> {
+        let target_m = target.position_m;
         let count = self.system.irs_count();
         let Some(node) = self.system.irs.get(l) else { return Vec::new() };
         let arrival = self.system.arrival(self.wavefront(), &node.pose, target_m);
         let offset_s = self.clocks.offset_s(l, frame);
         let mut waves = Vec::with_capacity(count);
         for k in 0..count {
-            let gain = self.path_gain(l, k, frame, target_m);
+            let gain = self.path_gain(l, k, frame, target);
             let delay_s = self.delay_s(l, k, target_m) + offset_s;
             let steering = self.departure(k, target_m);
             for j in (0..count).filter(|&j| !self.radiated[k][j].is_empty()) {
@@ -140,7 +188,7 @@ impl EchoSource {
             }
         }
         if self.scenario.imperfections.second_order_reflections {
-            self.second_order(l, frame, target_m, &arrival, &mut waves);
+            self.second_order(l, frame, target, &arrival, &mut waves);
         }
         waves
     }
@@ -159,15 +207,16 @@ impl EchoSource {
     }
 
     /// alpha_lk with its phase and the fluctuation of the cross-section.
-    fn path_gain(&self, l: usize, k: usize, frame: u64, target_m: Point) -> Complex64 {
-        let path = (l * self.system.irs_count() + k) as u64;
-        let draw = |purpose| stream(self.scenario.seed, purpose, [self.interval(frame), path]);
+    fn path_gain(&self, l: usize, k: usize, frame: u64, target: &TrueTarget) -> Complex64 {
+        // Paths of target t are counted from t 2^32.
+        let path = (target.identity as u64) << 32 | (l * self.system.irs_count() + k) as u64;
+        let draw = |purpose| stream(self.scenario.seed, purpose, [self.scenario.interval(frame), path]);
         let phasor = unit_phasor(draw(Purpose::PathPhase).random_range(0.0..TAU));
         let fluctuation = match self.scenario.imperfections.cross_section {
             CrossSection::Constant => 1.0,
             CrossSection::Swerling1 => draw(Purpose::CrossSection).sample::<f64, _>(Exp1).sqrt(),
         };
-        phasor * self.system.echo_gain(l, k, target_m, self.rcs_m2()).unwrap_or(0.0) * fluctuation
+        phasor * self.system.echo_gain(l, k, target.position_m, target.rcs_m2).unwrap_or(0.0) * fluctuation
     }
 
     /// Gain and delay of the line of sight between two IRSs.
@@ -182,7 +231,15 @@ impl EchoSource {
         self.system.departure(Wavefront::Plane, &irs[k].pose, irs[other].pose.position_m)
     }
 
-    fn second_order(&self, l: usize, frame: u64, target_m: Point, arrival: &CVector, waves: &mut Vec<Wave>) {
+    fn second_order(
+        &self,
+        l: usize,
+        frame: u64,
+        target: &TrueTarget,
+        arrival: &CVector,
+        waves: &mut Vec<Wave>,
+    ) {
+        let target_m = target.position_m;
         let irs = &self.system.irs;
         let count = self.system.irs_count();
         let offset_s = self.clocks.offset_s(l, frame);
@@ -193,7 +250,7 @@ impl EchoSource {
             let bounce = apply_phases(&self.phases[j], &(self.elements_towards(j, k) * sent));
             waves.push(Wave {
                 stream: k,
-                gain: self.path_gain(l, j, frame, target_m) * gain,
+                gain: self.path_gain(l, j, frame, target) * gain,
                 arrival: arrival.clone(),
                 content: bounce.tr_mul(&self.departure(j, target_m).conjugate()),
                 delay_s: self.delay_s(l, j, target_m) + extra_s + offset_s,
@@ -207,7 +264,7 @@ impl EchoSource {
             let through = self.elements_towards(j, l).dotc(&caught);
             waves.push(Wave {
                 stream: k,
-                gain: self.path_gain(j, k, frame, target_m) * gain * through,
+                gain: self.path_gain(j, k, frame, target) * gain * through,
                 arrival: self.system.arrival(Wavefront::Plane, &irs[l].pose, irs[j].pose.position_m),
                 content: self.radiated[k][k].tr_mul(&self.departure(k, target_m).conjugate()),
                 delay_s: self.delay_s(j, k, target_m) + extra_s + offset_s,

@@ -18,6 +18,7 @@
 //! Cost per path: O(N D + D n_k).
 
 mod clocks;
+mod joint;
 
 use std::f64::consts::TAU;
 
@@ -27,6 +28,8 @@ use num_complex::Complex64;
 use crate::algebra::{CMatrix, CVector};
 use crate::geometry::{Point, cascade_delay_gradient_s_m};
 use crate::system::System;
+
+pub use joint::joint_crb_m2;
 
 /// Assumption about the complex gain of every path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

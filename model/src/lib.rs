@@ -22,8 +22,8 @@ pub mod waveform;
 pub use algebra::{CMatrix, CVector};
 pub use clocks::ClockOffsets;
 pub use constant_velocity::constant_velocity_crb_m2;
-pub use echo::EchoSource;
-pub use fisher::{Gain, Information, Scheme};
+pub use echo::{EchoSource, Movement, TrueTarget};
+pub use fisher::{Gain, Information, Scheme, joint_crb_m2};
 pub use geometry::{Orientation, PlanePoint, Point, Pose};
 pub use panel::{Aperture, Carrier, ElementGrid, Wavefront};
 pub use prior::CrossSectionPrior;
@@ -34,3 +34,6 @@ pub use system::{RankCase, System, SystemParts};
 /// Largest number of IRSs of a site: the limit of scenarios, sites from the wire, the ring generator, the locator and
 /// the fusion center (which uses one bit per IRS).
 pub const MOST_IRS: usize = 32;
+
+/// Largest number of targets of a scenario.
+pub const MOST_TARGETS: usize = 16;

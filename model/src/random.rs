@@ -25,17 +25,17 @@ pub enum Purpose {
     Subcarriers = 4,
     /// Codes on the subcarriers (index: IRS).
     Codes = 5,
-    /// Target position (index: coherent interval).
+    /// Position of a target (indices: coherent interval, target).
     Target = 6,
     /// Receiver noise (indices: node, frame).
     Noise = 7,
-    /// Unknown phase per path (index: coherent interval).
+    /// Unknown phase per path (indices: coherent interval, path of a target).
     PathPhase = 8,
     /// Error of the channel estimate behind zero-forcing (index: IRS).
     ChannelError = 9,
     /// Offset and rate of the clock of every node.
     ClockOffset = 10,
-    /// Radar cross-section per path (index: coherent interval).
+    /// Radar cross-section per path (indices: coherent interval, path of a target).
     CrossSection = 11,
     /// Tests and studies.
     Study = 12,
@@ -43,6 +43,8 @@ pub enum Purpose {
     Backhaul = 13,
     /// Wander of the clock of a node (indices: node and kind of interval, middle of the interval).
     ClockWander = 14,
+    /// Control points of a random walk (indices: leg, target).
+    Walk = 15,
 }
 
 /// The stream of a seed, a purpose and two indices.

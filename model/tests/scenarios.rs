@@ -40,7 +40,7 @@ fn impossible_values_are_named() {
         (refusal(|s| s.irs[1].position_m = [5.0, 5.0, 0.0]), &["irs[1].position_m", "[5, 5]", "coverage"]),
         (refusal(|s| s.irs[2].position_m = [10.0, 50.0, 0.0]), &["irs[2].position_m", "irs[0]"]),
         (
-            refusal(|s| s.target.motion = Motion::Fixed { position_m: [10.0, 50.0, 0.0] }),
+            refusal(|s| s.targets[0].motion = Motion::Fixed { position_m: [10.0, 50.0, 0.0] }),
             &["target.motion.fixed.position_m", "[10, 50]", "irs[0]"],
         ),
         (refusal(|s| s.irs.clear()), &["irs", "0", "between 1 and 32"]),

@@ -8,7 +8,9 @@ mod clocks;
 pub mod coordinates;
 mod generate;
 mod motion;
+mod targets;
 pub(crate) mod validate;
+mod walk;
 
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +23,7 @@ pub use clocks::{ClockStep, NodeClocks};
 pub use coordinates::Coordinates;
 pub use generate::ring;
 pub use motion::Motion;
+pub use targets::Target;
 pub use validate::ScenarioError;
 
 /// The definition of an experiment.
@@ -41,8 +44,9 @@ pub struct Scenario {
     pub coverage: Coverage,
     /// What estimators may assume about targets.
     pub prior: Prior,
-    /// Cross-section and motion of the target.
-    pub target: Target,
+    /// Cross-sections and motions of the targets, 0 to [`crate::MOST_TARGETS`]; the table or list `target` of a file.
+    #[serde(rename = "target", with = "targets")]
+    pub targets: Vec<Target>,
     /// Clocks of the nodes; synchronous and trusted by default.
     pub clocks: NodeClocks,
     /// Deviations from the model of the paper; all off by default.
@@ -159,16 +163,6 @@ pub struct Prior {
     pub wavefront: Option<Wavefront>,
 }
 
-/// The target.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Target {
-    /// Radar cross-section kappa.
-    pub rcs_dbsm: f64,
-    /// Position as a function of the frame.
-    pub motion: Motion,
-}
-
 /// Deviations from the ideal model.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -230,7 +224,7 @@ impl Default for Scenario {
             channel: Channel::default(),
             coverage: Coverage::default(),
             prior: Prior::default(),
-            target: Target::default(),
+            targets: vec![Target::default()],
             clocks: NodeClocks::default(),
             imperfections: Imperfections::default(),
             irs: irs.map(|at| IrsPlacement::facing(at, [0.0; 3])).to_vec(),
@@ -279,12 +273,6 @@ impl Default for Coverage {
 impl Default for Prior {
     fn default() -> Self {
         Self { rcs_dbsm: 0.0, rcs_deviation_db: 10.0, wavefront: None }
-    }
-}
-
-impl Default for Target {
-    fn default() -> Self {
-        Self { rcs_dbsm: 7.0, motion: Motion::Random }
     }
 }
 
@@ -395,9 +383,10 @@ impl Scenario {
         self.surface.elements.count().min(self.paths(k))
     }
 
-    /// Radar cross-section of the target in square metres; the mean if it fluctuates.
+    /// Radar cross-section of the first target in square metres; the mean if it fluctuates. Where there is no target, the median
+    /// that estimators assume.
     pub fn rcs_m2(&self) -> f64 {
-        ratio_from_db(self.target.rcs_dbsm)
+        self.targets.first().map_or_else(|| self.cross_section_prior().median_m2, Target::rcs_m2)
     }
 
     pub(crate) fn cross_section_prior(&self) -> CrossSectionPrior {

@@ -1,5 +1,5 @@
-//! Motion of the target: its position is a function of the frame number only, so that any frame can be generated
-//! without the previous ones.
+//! Motion of a target: its position is a function of the frame number, and of the seed and the number of the target where it is
+//! drawn, so that any frame can be generated without the previous ones.
 //!
 //! Line, circle and waypoints have constant speed between their points and repeat: a line and a list of waypoints are
 //! followed forth and back, a circle is followed round.
@@ -10,11 +10,11 @@ use std::fmt::Display;
 use serde::{Deserialize, Serialize};
 
 use super::coordinates::{self, Coordinates};
-use super::validate::show;
+use super::validate::{show, within};
 use super::{Coverage, ScenarioError};
 use crate::geometry::Point;
 
-/// Motion of the target.
+/// Motion of a target.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", rename_all_fields = "snake_case", deny_unknown_fields)]
 pub enum Motion {
@@ -55,25 +55,29 @@ pub enum Motion {
         /// Frames from one point to the next.
         frames_per_leg: u64,
     },
+    /// A smooth random walk through the coverage area, drawn for every target.
+    Walk {
+        /// Root-mean-square speed.
+        speed_m_per_frame: f64,
+    },
 }
 
 impl Motion {
     /// Kinds of motion, by their keys in a scenario.
-    pub const NAMES: [&str; 5] = ["random", "fixed", "line", "circle", "waypoints"];
+    pub const NAMES: [&str; 6] = ["random", "fixed", "line", "circle", "waypoints", "walk"];
 
     /// The motion of this kind that fits a coverage area: its centre, a diagonal, a circle about the centre, or the
-    /// sides of a square, completed once in `frames`. None if the kind is unknown.
+    /// sides of a square, completed once in `frames`, or a walk at the rms speed of that circle. None if the kind is unknown.
     pub fn named(name: &str, coverage: &Coverage, frames: u64) -> Option<Self> {
         let at = |u: f64, v: f64| -> Coordinates { coverage.at(u, v).into() };
         let side_m = |axis: usize| coverage.max_m[axis] - coverage.min_m[axis];
         let frames = frames.max(1);
+        let radius_m = 0.35 * side_m(0).min(side_m(1));
         Some(match name {
             "random" => Self::Random,
             "fixed" => Self::Fixed { position_m: at(0.5, 0.5) },
             "line" => Self::Line { from_m: at(0.1, 0.1), to_m: at(0.9, 0.9), frames },
-            "circle" => {
-                Self::Circle { centre_m: at(0.5, 0.5), radius_m: 0.35 * side_m(0).min(side_m(1)), frames }
-            }
+            "circle" => Self::Circle { centre_m: at(0.5, 0.5), radius_m, frames },
             "waypoints" => Self::Waypoints {
                 points_m: vec![
                     at(0.15, 0.15),
@@ -84,14 +88,28 @@ impl Motion {
                 ],
                 frames_per_leg: frames.div_ceil(4),
             },
+            "walk" => Self::Walk { speed_m_per_frame: TAU * radius_m / frames as f64 },
             _ => return None,
         })
+    }
+
+    /// Frames after which the motion repeats; none if it does not or the target is at rest.
+    pub fn round_frames(&self) -> Option<u64> {
+        match self {
+            Self::Random | Self::Fixed { .. } | Self::Walk { .. } => None,
+            Self::Line { frames, .. } => Some(frames.saturating_mul(2)),
+            Self::Circle { frames, .. } => Some(*frames),
+            Self::Waypoints { points_m, frames_per_leg } => {
+                let legs = points_m.len().saturating_sub(1) as u64;
+                Some(legs.saturating_mul(*frames_per_leg).saturating_mul(2))
+            }
+        }
     }
 
     /// Position of the target in a frame; none if it is drawn at random.
     pub fn position_m(&self, frame: u64) -> Option<Point> {
         match self {
-            Self::Random => None,
+            Self::Random | Self::Walk { .. } => None,
             Self::Fixed { position_m } => Some(Point::from(*position_m)),
             Self::Line { from_m, to_m, frames } => Some(along(&[*from_m, *to_m], *frames, frame)),
             Self::Circle { centre_m, radius_m, frames } => {
@@ -105,9 +123,9 @@ impl Motion {
 
     /// Points whose convex hull contains the motion, with their keys; none if the motion may leave the coverage area.
     fn corners(&self) -> Vec<(String, Coordinates)> {
-        let key = |name: &str| format!("target.motion.{name}");
+        let key = str::to_owned;
         match self {
-            Self::Random | Self::Fixed { .. } => Vec::new(),
+            Self::Random | Self::Fixed { .. } | Self::Walk { .. } => Vec::new(),
             Self::Line { from_m, to_m, .. } => {
                 vec![(key("line.from_m"), *from_m), (key("line.to_m"), *to_m)]
             }
@@ -123,10 +141,10 @@ impl Motion {
     }
 
     /// Refuses a motion without duration, without points, or out of the coverage area. A fixed target may
-    /// be outside, to study that case.
-    pub(super) fn validate(&self, coverage: &Coverage) -> Result<(), ScenarioError> {
+    /// be outside, to study that case. `at` is the key of the motion.
+    pub(super) fn validate(&self, at: &str, coverage: &Coverage) -> Result<(), ScenarioError> {
         let refuse = |key: &str, value: &dyn Display, rule: &str| {
-            Err(ScenarioError::new(format!("target.motion.{key}"), value, rule))
+            Err(ScenarioError::new(format!("{at}.{key}"), value, rule))
         };
         let at_least_one = "must be at least 1";
         match self {
@@ -141,15 +159,15 @@ impl Motion {
             Self::Waypoints { points_m, .. } if points_m.len() < 2 => {
                 return refuse("waypoints.points_m", &points_m.len(), "must list at least two points");
             }
+            Self::Walk { speed_m_per_frame } => {
+                return within(&format!("{at}.walk.speed_m_per_frame"), *speed_m_per_frame, 1e-6, 1e3);
+            }
             _ => {}
         }
         // A line between two points of a box stays inside it, and so does a circle in its square.
         match self.corners().into_iter().find(|(_, corner)| !coverage.contains(Point::from(*corner))) {
             None => Ok(()),
-            Some((key, at)) => {
-                let rule = "leads the target out of the coverage area";
-                Err(ScenarioError::new(key, show(at), rule))
-            }
+            Some((key, corner)) => refuse(&key, &show(corner), "leads the target out of the coverage area"),
         }
     }
 }
@@ -207,8 +225,10 @@ mod tests {
         let coverage = Coverage { min_m: [-3.0, 2.0, 0.0], max_m: [1.0, 40.0, 0.0] };
         for name in Motion::NAMES {
             let motion = Motion::named(name, &coverage, 500).unwrap();
-            assert_eq!(motion.validate(&coverage), Ok(()), "{name}");
-            assert_eq!(motion.position_m(0).is_none(), name == "random");
+            assert_eq!(motion.validate("motion", &coverage), Ok(()), "{name}");
+            assert_eq!(motion.position_m(0).is_none(), ["random", "walk"].contains(&name));
+            let round = motion.round_frames().unwrap_or(1);
+            assert!(motion.position_m(77) == motion.position_m(77 + round), "{name}");
             assert!(motion.position_m(123).is_none_or(|at| coverage.contains(at)));
         }
         assert_eq!(Motion::named("spiral", &coverage, 500), None);
@@ -217,19 +237,22 @@ mod tests {
     #[test]
     fn what_leads_nowhere_or_out_of_the_area_is_refused() {
         let coverage = Coverage::default();
-        let refused = |motion: Motion| motion.validate(&coverage).unwrap_err().key;
+        let refused = |motion: Motion| motion.validate("motion", &coverage).unwrap_err().key;
         let line = |to_m, frames| Motion::Line { from_m: [0.0, 0.0, 0.0], to_m, frames };
         let circle = |radius_m, frames| Motion::Circle { centre_m: [5.0, 5.0, 0.0], radius_m, frames };
         let way =
             |points_m: &[Coordinates]| Motion::Waypoints { points_m: points_m.to_vec(), frames_per_leg: 1 };
-        assert_eq!(line([10.0, 10.0, 0.0], 1).validate(&coverage), Ok(()));
-        assert_eq!(circle(5.0, 1).validate(&coverage), Ok(()));
-        assert_eq!(refused(line([1.0, 1.0, 0.0], 0)), "target.motion.line.frames");
-        assert_eq!(refused(line([1.0, 10.5, 0.0], 3)), "target.motion.line.to_m");
-        assert_eq!(refused(line([f64::NAN, 1.0, 0.0], 3)), "target.motion.line.to_m");
-        assert_eq!(refused(circle(5.5, 3)), "target.motion.circle.radius_m");
-        assert_eq!(refused(circle(-1.0, 3)), "target.motion.circle.radius_m");
-        assert_eq!(refused(way(&[[1.0, 1.0, 0.0]])), "target.motion.waypoints.points_m");
-        assert_eq!(refused(way(&[[1.0, 1.0, 0.0], [2.0, -1.0, 0.0]])), "target.motion.waypoints.points_m[1]");
+        assert_eq!(line([10.0, 10.0, 0.0], 1).validate("motion", &coverage), Ok(()));
+        assert_eq!(circle(5.0, 1).validate("motion", &coverage), Ok(()));
+        assert_eq!(refused(line([1.0, 1.0, 0.0], 0)), "motion.line.frames");
+        assert_eq!(refused(line([1.0, 10.5, 0.0], 3)), "motion.line.to_m");
+        assert_eq!(refused(line([f64::NAN, 1.0, 0.0], 3)), "motion.line.to_m");
+        assert_eq!(refused(circle(5.5, 3)), "motion.circle.radius_m");
+        assert_eq!(refused(circle(-1.0, 3)), "motion.circle.radius_m");
+        assert_eq!(refused(way(&[[1.0, 1.0, 0.0]])), "motion.waypoints.points_m");
+        assert_eq!(refused(way(&[[1.0, 1.0, 0.0], [2.0, -1.0, 0.0]])), "motion.waypoints.points_m[1]");
+        for speed_m_per_frame in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            assert_eq!(refused(Motion::Walk { speed_m_per_frame }), "motion.walk.speed_m_per_frame");
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use super::coordinates::{Coordinates, stated};
-use super::{Coverage, IrsPlacement, Motion, Phases, Scenario};
+use super::{Coverage, IrsPlacement, Phases, Scenario};
 use crate::MOST_IRS;
 use crate::geometry::Point;
 use crate::panel::ElementGrid;
@@ -59,7 +59,6 @@ impl Scenario {
         within("signal.spacing_wavelengths", s.spacing_wavelengths, 0.01, 10.0)?;
         within("signal.bandwidth_hz", s.bandwidth_hz, 1.0, 1e12)?;
         within("signal.noise_dbm", s.noise_dbm, -300.0, 100.0)?;
-        within("target.rcs_dbsm", self.target.rcs_dbsm, -100.0, 100.0)?;
         within("prior.rcs_dbsm", self.prior.rcs_dbsm, -100.0, 100.0)?;
         within("prior.rcs_deviation_db", self.prior.rcs_deviation_db, 0.0, 30.0)?;
         if s.coherent_frames == 0 {
@@ -95,11 +94,7 @@ impl Scenario {
             self.validate_orientation(k, irs)?;
             self.validate_irs_place(k)?;
         }
-        if let Motion::Fixed { position_m } = self.target.motion {
-            place("target.motion.fixed.position_m", position_m)?;
-            self.validate_target_place(position_m)?;
-        }
-        self.target.motion.validate(&self.coverage)
+        self.validate_targets()
     }
 
     fn validate_irs_place(&self, k: usize) -> Check {
@@ -152,12 +147,13 @@ impl Scenario {
         Ok(())
     }
 
-    fn validate_target_place(&self, position_m: Coordinates) -> Check {
+    pub(super) fn validate_target_place(&self, key: &str, position_m: Coordinates) -> Check {
+        place(key, position_m)?;
         let distance_m = |k: usize| (Point::from(position_m) - Point::from(self.irs[k].position_m)).norm();
         match (0..self.irs.len()).find(|&k| distance_m(k) < CLOSEST_M) {
             Some(k) => {
                 let rule = format!("must be at least {CLOSEST_M} m from irs[{k}]");
-                Err(ScenarioError::new("target.motion.fixed.position_m", show(position_m), rule))
+                Err(ScenarioError::new(key, show(position_m), rule))
             }
             None => Ok(()),
         }
