@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::basis::missing_paths;
 use crate::place::{Axes, FixPlace, upper_triangle};
 use crate::solve::NO_TARGET;
-use crate::targets::{FixTarget, FixTrack, TrueTarget};
+use crate::targets::{FixTarget, FixTrack, JudgedTarget};
 
 /// Where the reports came from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,7 +46,7 @@ pub struct Truth {
     pub listed: bool,
     /// All targets, if they are listed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub targets: Vec<TrueTarget>,
+    pub targets: Vec<JudgedTarget>,
 }
 
 /// Latencies of a fix; the lists are indexed like `nodes`.

@@ -12,7 +12,7 @@ use tracking::{GospaSettings, gospa};
 use crate::basis::{Basis, FrameBasis};
 use crate::fix::{FixRecord, Truth};
 use crate::place::{FixPlace, symmetric, upper_triangle};
-use crate::targets::TrueTarget;
+use crate::targets::JudgedTarget;
 use crate::told::{ToldTarget, TrueFrame};
 use crate::truth::TruthStore;
 
@@ -68,11 +68,11 @@ fn true_targets(
     found: &[Option<usize>],
     bounds: &[Option<DMatrix<f64>>],
     system: &System,
-) -> Vec<TrueTarget> {
+) -> Vec<JudgedTarget> {
     let tracks = assigned(targets, &record.tracks.iter().map(|track| track.position_m).collect::<Vec<_>>());
     let judged = |(t, target): (usize, &ToldTarget)| {
         let score = found[t].and_then(|fix| record.score(fix, target));
-        TrueTarget {
+        JudgedTarget {
             identity: target.identity,
             position_m: place(target, system),
             bound_rms_m: bounds[t].as_ref().map(|bound| bound.trace().sqrt()),

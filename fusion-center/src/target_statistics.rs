@@ -10,7 +10,7 @@ use tracking::{GospaSettings, RunScore};
 
 use crate::fix::{FixRecord, Truth};
 use crate::place::{FixPlace, symmetric};
-use crate::targets::TrueTarget;
+use crate::targets::JudgedTarget;
 
 /// How well a list of positions shows the targets that are there, over the frames of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -155,7 +155,7 @@ impl TargetStatistics {
 }
 
 /// Normalised squared error of the position of the track of a target.
-fn track_nees(fix: &FixRecord, target: &TrueTarget) -> Option<f64> {
+fn track_nees(fix: &FixRecord, target: &JudgedTarget) -> Option<f64> {
     let track = fix.tracks.iter().find(|track| Some(track.identity) == target.track)?;
     let whole = symmetric(&track.covariance)?;
     let axes = whole.nrows() / 2;

@@ -81,7 +81,7 @@ impl FixTrack {
 
 /// One of several true targets, and what was found of it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct TrueTarget {
+pub struct JudgedTarget {
     pub identity: u64,
     pub position_m: FixPlace,
     /// Rms error that the exact joint bound of all targets allows with the paths that were received.
