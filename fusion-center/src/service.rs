@@ -177,7 +177,7 @@ impl Fusion for FusionService {
             if !(record.rcs_m2.is_finite() && record.rcs_m2 > 0.0) {
                 return Err(Status::invalid_argument("rcs_m2 of the truth must be above 0 and finite"));
             }
-            let v1::TruthRecord { run, frame, x_m, y_m, z_m, rcs_m2, clock_offset_s } = record;
+            let v1::TruthRecord { run, frame, x_m, y_m, z_m, rcs_m2, clock_offset_s, .. } = record;
             if ![0, self.system.irs_count()].contains(&clock_offset_s.len()) {
                 return Err(Status::invalid_argument(
                     "clock_offset_s of the truth must be empty or have an entry per node",

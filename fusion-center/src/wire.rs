@@ -68,6 +68,7 @@ impl FixRecord {
                 fusion_ms: timing.fusion_ms,
                 total_ms: timing.total_ms,
             }),
+            ..v1::Fix::default()
         }
     }
 }
