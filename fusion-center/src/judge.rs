@@ -36,8 +36,8 @@ pub fn judge(record: &FixRecord, basis: &Basis, system: &System, truth: &TruthSt
         bound_m2: bound.map(upper_triangle),
         nees: score.and_then(|score| score.nees),
         clock_offset_ns: told.clock_offset_s.iter().map(|offset_s| offset_s * 1e9).collect(),
-        listed: told.listed,
-        targets: if told.listed { true_targets(record, &told.targets, &found, &bounds, system) } else { Vec::new() },
+        targets: (told.listed || record.tracks.is_some())
+            .then(|| judged_targets(record, &told.targets, &found, &bounds, system)),
     })
 }
 
@@ -62,14 +62,14 @@ fn first_target(record: &FixRecord, targets: &[ToldTarget], found: &[Option<usiz
     found.iter().position(|fix| *fix == Some(0)).or_else(nearest)
 }
 
-fn true_targets(
+fn judged_targets(
     record: &FixRecord,
     targets: &[ToldTarget],
     found: &[Option<usize>],
     bounds: &[Option<DMatrix<f64>>],
     system: &System,
 ) -> Vec<JudgedTarget> {
-    let tracks = assigned(targets, &record.tracks.iter().map(|track| track.position_m).collect::<Vec<_>>());
+    let tracks = assigned(targets, &record.tracks().iter().map(|track| track.position_m).collect::<Vec<_>>());
     let judged = |(t, target): (usize, &ToldTarget)| {
         let score = found[t].and_then(|fix| record.score(fix, target));
         JudgedTarget {
@@ -79,7 +79,7 @@ fn true_targets(
             fix: found[t],
             error_m: score.map(|score| score.error_m),
             nees: score.and_then(|score| score.nees),
-            track: tracks[t].and_then(|track| record.tracks.get(track)).map(|track| track.identity),
+            track: tracks[t].and_then(|track| record.tracks().get(track)).map(|track| track.identity),
         }
     };
     targets.iter().enumerate().map(judged).collect()

@@ -120,7 +120,7 @@ impl Publisher {
                 let Solved { mut record, basis, reason, followable, .. } = solved;
                 if let Some((tracks, followable)) = tracks.as_mut().zip(followable) {
                     let begun = Instant::now();
-                    record.tracks = tracks.follow(record.frame_id(), followable);
+                    record.tracks = Some(tracks.follow(record.frame_id(), followable));
                     record.timing.track_ms = begun.elapsed().as_secs_f64() * 1e3;
                 }
                 truth.fixed(record.frame_id());

@@ -1,6 +1,6 @@
 //! Statistics of several targets: GOSPA with its parts of fixes and of tracks, identity switches, errors beside the joint bound.
 //!
-//! They are those of the latest run whose targets the simulator lists.
+//! They are those of the latest run.
 
 use model::units::db_from_ratio;
 use nalgebra::DVector;
@@ -8,7 +8,7 @@ use serde::Serialize;
 use tracking::scores::Identified;
 use tracking::{GospaSettings, RunScore};
 
-use crate::fix::{FixRecord, Truth};
+use crate::fix::FixRecord;
 use crate::place::{FixPlace, symmetric};
 use crate::targets::JudgedTarget;
 
@@ -113,21 +113,21 @@ impl TargetStatistics {
         self.run == fix.run
     }
 
-    /// Adds a frame whose targets are listed.
-    pub fn record(&mut self, fix: &FixRecord, truth: &Truth) {
+    /// Adds a frame with these targets.
+    pub fn record(&mut self, fix: &FixRecord, truth: &[JudgedTarget]) {
         self.frames += 1;
-        self.targets += truth.targets.len() as u64;
+        self.targets += truth.len() as u64;
         let identified =
             |identity: u64, place: &FixPlace| (identity, DVector::from_row_slice(place.point().as_slice()));
         let targets: Vec<_> =
-            truth.targets.iter().map(|target| identified(target.identity, &target.position_m)).collect();
+            truth.iter().map(|target| identified(target.identity, &target.position_m)).collect();
         let fixes = fix.targets.iter().enumerate();
         let fixes: Vec<_> = fixes.map(|(i, target)| identified(i as u64, &target.position_m)).collect();
         let tracks: Vec<_> =
-            fix.tracks.iter().map(|track| identified(track.identity, &track.position_m)).collect();
+            fix.tracks().iter().map(|track| identified(track.identity, &track.position_m)).collect();
         self.tracks.frame(fix.frame as f64, &targets, &tracks);
         self.fixes.frame(fix.frame as f64, &targets, &fixes);
-        for target in &truth.targets {
+        for target in truth {
             if let (Some(error_m), Some(bound_m), Some(nees)) = (target.error_m, target.bound_rms_m, target.nees) {
                 self.error_m2 += error_m.powi(2);
                 self.bound_m2 += bound_m.powi(2);
@@ -156,7 +156,7 @@ impl TargetStatistics {
 
 /// Normalised squared error of the position of the track of a target.
 fn track_nees(fix: &FixRecord, target: &JudgedTarget) -> Option<f64> {
-    let track = fix.tracks.iter().find(|track| Some(track.identity) == target.track)?;
+    let track = fix.tracks().iter().find(|track| Some(track.identity) == target.track)?;
     let whole = symmetric(&track.covariance)?;
     let axes = whole.nrows() / 2;
     let covariance_m2 = whole.view((0, 0), (axes, axes)).into_owned();
