@@ -19,7 +19,7 @@
 //! not part of the laws: it is common to all targets and to many frames, which a law per track and frame cannot say.
 
 use model::Point;
-use nalgebra::{DMatrix, DVector};
+use nalgebra::{Cholesky, DMatrix, DVector, Dyn};
 use statrs::function::erf::erfc;
 use tracking::{Birth, FrameUpdate, Observation, PositionLaw, Predicted, Updated, existence_after};
 
@@ -39,9 +39,6 @@ const SAME: f64 = 9.0;
 const MOST_GAIN: f64 = 6.0;
 /// Births that cannot have this existence are left out.
 const LEAST_EXISTENCE: f64 = 1e-7;
-/// Sweeps over tracks that influence each other, and joint steps after them.
-const SWEEPS: usize = 1;
-const JOINT_STEPS: usize = 2;
 
 /// What is assumed about new targets.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -183,52 +180,60 @@ impl FollowedFrame<'_> {
         Some(FollowedPeak { law, log_bayes_factor, inside, weights })
     }
 
-    /// Lets tracks that exist settle together: Newton steps of the joint posterior of their positions, from where each has its maximum
-    /// given the others. Their laws are the marginals of the joint one. Paths are weighted as for each of them alone.
+    /// Lets tracks that exist settle together: the maximum of the joint posterior of their positions, from where each has its maximum
+    /// given the others. Their laws are the marginals of the joint one. A path has the mean weight of the tracks on it.
     fn settle(&self, laws: &mut [(&Predicted, &mut Updated, Vec<[f64; 2]>)]) -> Option<()> {
         let likelihood = self.likelihood();
         let axes = likelihood.dimensions();
         let place = |i: usize| i * axes;
-        let means = laws.iter().flat_map(|(_, track, _)| track.law.mean_m().iter().copied());
-        let mut state = DVector::from_iterator(laws.len() * axes, means.collect::<Vec<f64>>());
-        let factors = laws.iter().map(|(predicted, ..)| predicted.law.covariance_m2().clone().cholesky());
-        let factors: Vec<_> = factors.collect::<Option<_>>()?;
-        let mut covariance = DMatrix::zeros(0, 0);
-        for _ in 0..JOINT_STEPS {
-            let sight = likelihood.sight(&state, true);
+        let means: Vec<f64> =
+            laws.iter().flat_map(|(_, track, _)| track.law.mean_m().iter().copied()).collect();
+        let priors: Vec<(&DVector<f64>, Cholesky<f64, Dyn>)> = laws
+            .iter()
+            .map(|(predicted, ..)| {
+                let law = &predicted.law;
+                Some((law.mean_m(), law.covariance_m2().clone().cholesky()?))
+            })
+            .collect::<Option<_>>()?;
+        let paths = laws.iter().map(|(_, _, weights)| weights.len()).min()?;
+        let weight = |path: usize, kind: usize| {
+            laws.iter().map(|(_, _, weights)| weights[path][kind]).sum::<f64>() / laws.len() as f64
+        };
+        let [weights, informative] =
+            [0, 1].map(|kind| (0..paths).map(|path| weight(path, kind)).collect::<Vec<f64>>());
+        let posterior = |state: &DVector<f64>, weights: &[f64]| {
+            let sight = likelihood.sight(state, true);
             let mut total = Expansion::zeros(state.len());
-            let mut path = 0;
+            let mut weights = weights.iter();
             for (l, rows) in likelihood.sensing() {
                 likelihood.each_moment(&sight, l, rows, |_, moments| {
-                    let here = moments.expansion();
-                    let weight = |i: usize| laws[i / axes].2.get(path).copied().unwrap_or([0.0; 2]);
-                    for i in 0..state.len() {
-                        total.gradient[i] += here.gradient[i] * weight(i)[0];
-                        for j in 0..state.len() {
-                            let share = (weight(i)[1] * weight(j)[1]).max(0.0).sqrt();
-                            total.information[(i, j)] += here.information[(i, j)] * share;
-                        }
-                    }
-                    path += 1;
+                    let (here, weight) = (moments.expansion(), weights.next().copied().unwrap_or(0.0));
+                    total.value += here.value * weight;
+                    total.gradient += here.gradient * weight;
+                    total.information += here.information * weight;
                 });
             }
-            for (i, ((predicted, ..), factor)) in laws.iter().zip(&factors).enumerate() {
-                let away = state.rows(place(i), axes) - predicted.law.mean_m();
+            for (i, (mean, factor)) in priors.iter().enumerate() {
+                let away = state.rows(place(i), axes) - *mean;
+                let pull = factor.solve(&away);
+                total.value -= 0.5 * away.dot(&pull);
                 let mut gradient = total.gradient.rows_mut(place(i), axes);
-                gradient -= factor.solve(&away);
+                gradient -= pull;
                 let mut block = total.information.view_mut((place(i), place(i)), (axes, axes));
                 block += factor.inverse();
             }
-            let factor = total.information.cholesky()?;
-            let step = factor.solve(&total.gradient);
-            let most = self.locator.longest_step_m();
-            state += &step / (step.amax() / most).max(1.0);
-            covariance = factor.inverse();
-        }
-        for (i, (_, track, _)) in laws.iter_mut().enumerate() {
+            total
+        };
+        let longest = DVector::repeat(means.len(), self.locator.longest_step_m());
+        let (summit, _) =
+            climb_roughly(DVector::from_vec(means), &longest, |state| posterior(state, &weights));
+        let covariance = posterior(&summit.at, &informative).information.cholesky()?.inverse();
+        let law = |i: usize| {
             let own = covariance.view((place(i), place(i)), (axes, axes)).into_owned();
-            track.law = PositionLaw::new(state.rows(place(i), axes).into_owned(), own).ok()?;
-        }
+            PositionLaw::new(summit.at.rows(place(i), axes).into_owned(), own).ok()
+        };
+        let settled: Vec<PositionLaw> = (0..laws.len()).map(law).collect::<Option<_>>()?;
+        laws.iter_mut().zip(settled).for_each(|((_, track, _), law)| track.law = law);
         Some(())
     }
 
@@ -341,35 +346,35 @@ impl Observation for FollowedFrame<'_> {
         let mut order: Vec<usize> = (0..tracks.len()).collect();
         order.sort_by(|&a, &b| predicted[b].existence.total_cmp(&predicted[a].existence));
         let place = |track: &Updated| layout.position_m(track.law.mean_m());
-        let strong = predicted.iter().filter(|track| track.existence > PRESENT).count();
         let mut weights = vec![Vec::new(); tracks.len()];
-        for _ in 0..if strong > 1 { SWEEPS } else { 1 } {
-            let present: Vec<Point> = (0..tracks.len())
-                .filter(|&j| predicted[j].existence > PRESENT)
-                .map(|j| place(&tracks[j]))
-                .collect();
-            let hypotheses = self.hypotheses(&self.others(&present));
-            for &i in &order {
-                let others: Vec<Point> = (0..tracks.len())
-                    .filter(|&j| j != i && predicted[j].existence > PRESENT)
-                    .map(|j| place(&tracks[j]))
-                    .collect();
-                let law = &predicted[i].law;
-                let others = self.others(&others);
-                let Some(peak) = self.peak((&others, &hypotheses), tracks[i].law.mean_m().clone(), Some(law))
-                else {
-                    continue;
-                };
-                let existence = existence_after(predicted[i].existence, peak.log_bayes_factor);
-                visible[i] = existence > PRESENT;
-                weights[i] = peak.weights;
-                tracks[i] = Updated {
-                    existence: existence * peak.inside,
-                    detected: peak.log_bayes_factor > 0.0 && peak.inside == 1.0,
-                    law: peak.law,
-                    ..Updated::unchanged(&predicted[i])
-                };
+        let hypotheses = {
+            let strong = (0..tracks.len()).filter(|&j| visible[j]).map(|j| place(&tracks[j]));
+            self.hypotheses(&self.others(&strong.collect::<Vec<Point>>()))
+        };
+        for (rank, &i) in order.iter().enumerate() {
+            let (law, start) = (&predicted[i].law, tracks[i].law.mean_m().clone());
+            let beside = |counts: &dyn Fn(usize) -> bool| {
+                let strong = (0..tracks.len()).filter(|&j| j != i && visible[j] && counts(j));
+                let others = self.others(&strong.map(|j| place(&tracks[j])).collect::<Vec<Point>>());
+                self.peak((&others, &hypotheses), start.clone(), Some(law))
+            };
+            let Some(mut peak) = beside(&|_| true) else { continue };
+            // Of two tracks in one place the first answers for what is there; otherwise each would excuse the other.
+            let same = |&j: &usize| visible[j] && distance(&tracks[i].law, &tracks[j].law) < SAME;
+            if order[rank + 1..].iter().any(same)
+                && let Some(alone) = beside(&|j| !(order[rank..].contains(&j) && same(&j)))
+            {
+                peak.log_bayes_factor = alone.log_bayes_factor;
             }
+            let existence = existence_after(predicted[i].existence, peak.log_bayes_factor);
+            visible[i] = existence > PRESENT;
+            weights[i] = peak.weights;
+            tracks[i] = Updated {
+                existence: existence * peak.inside,
+                detected: peak.log_bayes_factor > 0.0 && peak.inside == 1.0,
+                law: peak.law,
+                ..Updated::unchanged(&predicted[i])
+            };
         }
         let all = predicted.iter().zip(&mut tracks).zip(weights).zip(&visible);
         let mut together: Vec<_> = all
