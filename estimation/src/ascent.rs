@@ -9,10 +9,10 @@ use nalgebra::{DMatrix, DVector};
 
 const MOST_STEPS: usize = 40;
 const MOST_HALVINGS: usize = 12;
-/// The ascent ends where the predicted gain is below this share of the value,
-const LEAST_GAIN: f64 = 1e-13;
-/// or below this one, where only the neighbourhood of the maximum is wanted.
-const ROUGH_GAIN: f64 = 1e-6;
+/// The ascent ends where the predicted gain is below the sum of the first and of the second times the value.
+const LEAST_GAIN: [f64; 2] = [1e-13, 1e-13];
+/// The same where only the neighbourhood of the maximum is wanted: within a twentieth of a standard deviation.
+const ROUGH_GAIN: [f64; 2] = [1e-3, 1e-6];
 /// Relative rounding of values.
 const ROUNDING: f64 = 1e-14;
 
@@ -79,7 +79,7 @@ pub(crate) fn climb(
     climb_until(LEAST_GAIN, start, longest, expand).0
 }
 
-/// [`climb`] to the neighbourhood of a maximum: what is left of the way changes the value by a millionth. Also the expansion at
+/// [`climb`] to the neighbourhood of a maximum: what is left of the way changes the value by a thousandth. Also the expansion at
 /// the last point but one.
 pub(crate) fn climb_roughly(
     start: DVector<f64>,
@@ -90,7 +90,7 @@ pub(crate) fn climb_roughly(
 }
 
 fn climb_until(
-    least_gain: f64,
+    least_gain: [f64; 2],
     start: DVector<f64>,
     longest: &DVector<f64>,
     mut expand: impl FnMut(&DVector<f64>) -> Expansion,
@@ -104,7 +104,7 @@ fn climb_until(
         let step = newton.filter(|step| step.dot(&here.gradient) > 0.0);
         let step = limited(step.unwrap_or_else(|| damped(&here)), longest);
         let gain = here.gradient.dot(&step);
-        if gain < least_gain * (1.0 + here.value.abs()) {
+        if gain < least_gain[0] + least_gain[1] * here.value.abs() {
             // The value no longer shows the step, but the gradient does.
             if gain > 0.0 {
                 at += step;

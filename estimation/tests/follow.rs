@@ -242,6 +242,8 @@ fn known_offsets_are_removed() {
 fn three_targets_have_three_tracks() {
     let all = Followed::all(45.0, 3, 140, 3);
     assert!(all.right >= 0.95 * all.frames && all.false_tracks <= 0.01 * all.frames, "{all:?}");
+    let nees = all.nees / all.tracks;
+    assert!((1.2..3.5).contains(&nees), "{nees}");
 }
 
 /// One minute of noise alone. `FRAMES=12000` in the environment makes it ten.

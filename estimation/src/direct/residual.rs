@@ -1,6 +1,6 @@
 //! The likelihood of one target more on the coarse grid, given others, from tables that are made once per frame and target.
 //!
-//! With the unit atom m of a grid point, the atoms of the others as columns of A and W of [`OthersPath`], a path adds
+//! With the unit atom m of a grid point, the atoms of the others as columns of A and W of [`joint`](super::joint), a path adds
 //! `|m^H Y - u^H v|^2 / (1 - |u|^2)`, `u = W A^H m`, `v = W A^H Y`. The products `m^H Y` and `A^H m` are tabulated, in single
 //! precision as the survey is: a table costs as much as a survey without its beams, and the map of any subset of the
 //! tabulated targets T^2 multiplications per point and path.
@@ -9,17 +9,18 @@ use model::units::SPEED_OF_LIGHT_M_S;
 use nalgebra::DVector;
 use num_complex::{Complex32, Complex64};
 
-use super::joint::{JointLikelihood, LEAST_LEFT, OthersNode, OthersPath};
+use super::joint::{JointLikelihood, LEAST_LEFT, OthersNode};
 use super::locate::{DirectLocator, Survey};
 use super::moments::inner;
 
 /// Largest number of targets whose tables are kept.
 const MOST_TABLES: usize = 32;
-/// A table is used for a target that has moved by so little that its likelihood changes by less than this.
-const LEAST_CHANGE: f64 = 0.1;
+/// A table is used for a target that has moved by so little that its likelihood changes by less than this: far less than what a
+/// further target needs.
+const LEAST_CHANGE: f64 = 1.0;
 
-/// Per point and path, row by row.
-type ProductTable = Vec<Complex32>;
+/// Real and imaginary parts of the products, per path and point, row by row.
+type ProductTable = (Vec<f32>, Vec<f32>);
 
 /// The maps of a frame.
 #[derive(Debug)]
@@ -62,25 +63,34 @@ impl<'a> ResidualMaps<'a> {
                 self.targets.len() - 1
             }));
         }
-        let tables: Vec<&[Complex32]> = used.iter().map(|&place| self.targets[place].1.as_slice()).collect();
-        let data = self.data.as_ref().map_or(&self.survey.values.products, |(_, table)| table);
+        let tables: Vec<&ProductTable> = used.iter().map(|&place| &self.targets[place].1).collect();
+        let points = self.locator.grid.points();
         let irs = self.locator.scene.irs_count();
-        let weights = |node: &OthersNode| {
-            let of_node = node.paths.iter().filter(|path| !path.is_singular());
-            of_node.map(|path| (node.l * irs + path.k, PathWeights::new(path))).collect::<Vec<_>>()
-        };
-        let paths: Vec<(usize, PathWeights)> = others.iter().flat_map(weights).collect();
-        let mut products = vec![Complex32::ZERO; targets];
-        let value = |point: usize| {
-            let mut sum = 0.0;
-            for (path, weights) in &paths {
-                let at = point * irs * irs + path;
-                products.iter_mut().zip(&tables).for_each(|(product, table)| *product = table[at]);
-                sum += weights.value(data[at], &products);
+        let mut values = vec![0f32; points];
+        let mut sums = ResidualSums::new(points);
+        for node in others {
+            for path in node.paths.iter().filter(|path| !path.is_singular()) {
+                let place = node.l * irs + path.k;
+                match &self.data {
+                    Some((_, table)) => sums.begin(part(table, place, points)),
+                    None => sums.begin_with(self.survey.values.products[place..].iter().step_by(irs * irs)),
+                }
+                for (i, explained) in path.explained.iter().enumerate() {
+                    sums.along.0.fill(0.0);
+                    sums.along.1.fill(0.0);
+                    for (j, table) in tables[..=i].iter().enumerate() {
+                        add_scaled(
+                            &mut sums.along,
+                            part(table, place, points),
+                            single(path.whitening[(i, j)]),
+                        );
+                    }
+                    sums.take(single(*explained));
+                }
+                sums.add_to(&mut values);
             }
-            f64::from(sum)
-        };
-        (0..self.locator.grid.points()).map(value).collect()
+        }
+        values.into_iter().map(f64::from).collect()
     }
 
     /// Products with data from which offsets are removed.
@@ -123,11 +133,14 @@ impl<'a> ResidualMaps<'a> {
 
     /// A table whose entries `each` gives for (node, its paths) by calls with (point, k, product).
     fn table(&self, each: impl Fn(usize, &[usize], &mut dyn FnMut(usize, usize, Complex32))) -> ProductTable {
-        let irs = self.locator.scene.irs_count();
-        let mut table = vec![Complex32::ZERO; self.locator.grid.points() * irs * irs];
+        let (irs, points) = (self.locator.scene.irs_count(), self.locator.grid.points());
+        let mut table = (vec![0.0; points * irs * irs], vec![0.0; points * irs * irs]);
         for (l, _) in self.likelihood.sensing() {
             let used: Vec<usize> = self.likelihood.paths(l).collect();
-            each(l, &used, &mut |point, k, product| table[(point * irs + l) * irs + k] = product);
+            each(l, &used, &mut |point, k, product| {
+                let at = (l * irs + k) * points + point;
+                (table.0[at], table.1[at]) = (product.re, product.im);
+            });
         }
         table
     }
@@ -137,33 +150,64 @@ fn single(value: Complex64) -> Complex32 {
     Complex32::new(value.re as f32, value.im as f32)
 }
 
-/// What turns the products of a path into its value, in single precision.
-struct PathWeights {
-    /// Rows of the lower triangle of W.
-    whitening: Vec<Complex32>,
-    explained: Vec<Complex32>,
+/// The products of one path.
+fn part(table: &ProductTable, path: usize, points: usize) -> (&[f32], &[f32]) {
+    let own = path * points..(path + 1) * points;
+    (&table.0[own.clone()], &table.1[own])
 }
 
-impl PathWeights {
-    fn new(path: &OthersPath) -> Self {
-        let count = path.explained.len();
-        let triangle = (0..count).flat_map(|i| (0..=i).map(move |j| (i, j)));
-        Self {
-            whitening: triangle.map(|place| single(path.whitening[place])).collect(),
-            explained: path.explained.iter().copied().map(single).collect(),
+/// `sums += values * factor`.
+fn add_scaled(sums: &mut ProductTable, (re, im): (&[f32], &[f32]), factor: Complex32) {
+    let sums = sums.0.iter_mut().zip(&mut sums.1);
+    for ((sum_re, sum_im), (re, im)) in sums.zip(re.iter().zip(im)) {
+        *sum_re += factor.re * re - factor.im * im;
+        *sum_im += factor.re * im + factor.im * re;
+    }
+}
+
+/// The sums of one path at all points.
+struct ResidualSums {
+    /// `m^H Y` less what the others explain of it.
+    residual: ProductTable,
+    /// Share of the atom that is left.
+    left: Vec<f32>,
+    /// One component of u.
+    along: ProductTable,
+}
+
+impl ResidualSums {
+    fn new(points: usize) -> Self {
+        let zeros = || vec![0.0; points];
+        Self { residual: (zeros(), zeros()), left: zeros(), along: (zeros(), zeros()) }
+    }
+
+    fn begin(&mut self, (re, im): (&[f32], &[f32])) {
+        self.residual.0.copy_from_slice(re);
+        self.residual.1.copy_from_slice(im);
+        self.left.fill(1.0);
+    }
+
+    fn begin_with<'a>(&mut self, products: impl Iterator<Item = &'a Complex32>) {
+        let residual = self.residual.0.iter_mut().zip(&mut self.residual.1);
+        residual.zip(products).for_each(|((re, im), product)| (*re, *im) = (product.re, product.im));
+        self.left.fill(1.0);
+    }
+
+    /// Takes out what the present component of u explains.
+    fn take(&mut self, explained: Complex32) {
+        let residual = self.residual.0.iter_mut().zip(&mut self.residual.1).zip(&mut self.left);
+        for (((re, im), left), (u_re, u_im)) in residual.zip(self.along.0.iter().zip(&self.along.1)) {
+            *re -= u_re * explained.re + u_im * explained.im;
+            *im -= u_re * explained.im - u_im * explained.re;
+            *left -= u_re * u_re + u_im * u_im;
         }
     }
 
-    #[inline]
-    fn value(&self, data: Complex32, products: &[Complex32]) -> f32 {
-        let (mut residual, mut left, mut first) = (data, 1.0, 0);
-        for (i, explained) in self.explained.iter().enumerate() {
-            let row = &self.whitening[first..=first + i];
-            let u: Complex32 = row.iter().zip(products).map(|(w, product)| w * product).sum();
-            residual -= u.conj() * explained;
-            left -= u.norm_sqr();
-            first += i + 1;
+    fn add_to(&self, values: &mut [f32]) {
+        let residual = self.residual.0.iter().zip(&self.residual.1).zip(&self.left);
+        for (value, ((re, im), left)) in values.iter_mut().zip(residual) {
+            let energy = (re * re + im * im) / left;
+            *value += if *left > LEAST_LEFT as f32 { energy } else { 0.0 };
         }
-        if left > LEAST_LEFT as f32 { residual.norm_sqr() / left } else { 0.0 }
     }
 }

@@ -13,9 +13,10 @@
 //! Only spectra carry several targets: a block holds the echoes about one delay.
 
 use model::Point;
+use model::units::SPEED_OF_LIGHT_M_S;
 use nalgebra::{DMatrix, DVector};
 
-use super::clocks::{ClockUpdate, SurveyClocks};
+use super::clocks::{ClockPrior, ClockUpdate, SurveyClocks};
 use super::evidence::Evidence;
 use super::joint::{JointLikelihood, OthersNode, losses};
 use super::locate::{DirectLocator, Missed, NEARLY_AS_HIGH, Survey, noise_factor};
@@ -103,6 +104,8 @@ struct Resolved {
     noise_factor: f64,
     /// Targets that may be two.
     unresolved: Vec<usize>,
+    /// Whether every target was searched anew against the others.
+    searched_anew: bool,
 }
 
 impl DirectLocator {
@@ -139,15 +142,32 @@ impl DirectLocator {
     }
 
     /// The exact bound on the free coordinates of several targets together, in their order, from echoes without noise: the gains of
-    /// all paths are unknown, clocks known. None where the positions are not determined.
-    pub fn joint_bound_m2(&self, noiseless: &Evidence, positions_m: &[Point]) -> Option<DMatrix<f64>> {
-        if positions_m.is_empty() || !noiseless.is_like(&self.evidence()) {
+    /// all paths are unknown. Clocks are known, or known as well as this law about their true offsets says. None where the positions
+    /// are not determined.
+    pub fn joint_bound_m2(
+        &self,
+        noiseless: &Evidence,
+        positions_m: &[Point],
+        clocks: Option<&ClockPrior>,
+    ) -> Option<DMatrix<f64>> {
+        let nodes = self.scene.irs_count();
+        let fits = |clocks: &ClockPrior| clocks.mean_s().len() == nodes;
+        if positions_m.is_empty() || !noiseless.is_like(&self.evidence()) || !clocks.is_none_or(fits) {
             return None;
         }
         let layout = self.scene.layout();
-        let likelihood = JointLikelihood { layout, evidence: noiseless, offsets: false };
-        let information = likelihood.expand(&layout.joint_coordinates(positions_m)).information;
-        information.cholesky().map(|factor| factor.inverse())
+        let likelihood = JointLikelihood { layout, evidence: noiseless, offsets: clocks.is_some() };
+        let coordinates = layout.joint_coordinates(positions_m);
+        let Some(prior) = clocks else {
+            return Some(likelihood.expand(&coordinates).information.cholesky()?.inverse());
+        };
+        let offsets_m = prior.mean_s() * SPEED_OF_LIGHT_M_S;
+        let (targets, count) = (coordinates.len(), coordinates.len() + nodes);
+        let all = coordinates.iter().chain(offsets_m.iter()).copied();
+        let state = DVector::from_iterator(count, all);
+        let clocks = SurveyClocks::new(prior.clone(), DVector::zeros(nodes))?;
+        let information = likelihood.expand(&state).information + clocks.expansion(&state).information;
+        Some(information.cholesky()?.inverse().view((0, 0), (targets, targets)).into_owned())
     }
 }
 
@@ -206,6 +226,13 @@ impl SeveralSearch<'_> {
         let least = top - self.locator.grid.loss * top.abs() - NEARLY_AS_HIGH;
         let peaks: Vec<(usize, f64)> =
             peaks.into_iter().take(MOST_STARTS).filter(|peak| promising(peak.1)).collect();
+        // What is left may be due to a target in the wrong place.
+        if !peaks.is_empty() && !present.searched_anew {
+            if let Some(better) = self.improved(present) {
+                return Some(better);
+            }
+            present.searched_anew = true;
+        }
         let started = |this: &Self, &(point, _): &(usize, f64)| {
             let found = this.locator.grid.places.coordinates(point);
             if targets > 0 {
@@ -227,7 +254,6 @@ impl SeveralSearch<'_> {
             let start = starts.next().or_else(|| lower.next().map(|peak| started(self, peak)))?;
             let start = if targets > 0 { self.with(&present.at, &start.at) } else { start.at };
             let Some(next) = self.apart(self.climb_roughly(start)) else { continue };
-            let next = self.improved(next);
             if !self.is_detected(next.value - present.value, next.noise_factor) {
                 continue;
             }
@@ -257,7 +283,14 @@ impl SeveralSearch<'_> {
             here.information -= prior.information;
         }
         let noise_factor = self.noise_factor(here.value, self.likelihood.targets(&summit.at));
-        Some(Resolved { at: summit.at, value: summit.value, here, noise_factor, unresolved: Vec::new() })
+        Some(Resolved {
+            at: summit.at,
+            value: summit.value,
+            here,
+            noise_factor,
+            unresolved: Vec::new(),
+            searched_anew: false,
+        })
     }
 
     fn resolved(&self, at: DVector<f64>) -> Resolved {
@@ -266,14 +299,21 @@ impl SeveralSearch<'_> {
         let offsets_m = &at.as_slice()[targets * self.axes()..];
         let prior = self.clocks().map_or(0.0, |clocks| clocks.log_prior(offsets_m));
         let noise_factor = self.noise_factor(here.value, targets);
-        Resolved { value: here.value + prior, at, here, noise_factor, unresolved: Vec::new() }
+        Resolved {
+            value: here.value + prior,
+            at,
+            here,
+            noise_factor,
+            unresolved: Vec::new(),
+            searched_anew: false,
+        }
     }
 
     /// The state without targets, which says nothing about the clocks.
     fn empty(&self) -> Resolved {
         let offsets = self.likelihood.offset_count();
         let (at, here) = (DVector::zeros(offsets), Expansion::zeros(offsets));
-        Resolved { at, value: 0.0, here, noise_factor: 1.0, unresolved: Vec::new() }
+        Resolved { at, value: 0.0, here, noise_factor: 1.0, unresolved: Vec::new(), searched_anew: false }
     }
 
     fn longest_m(&self, count: usize) -> DVector<f64> {
@@ -305,13 +345,16 @@ impl SeveralSearch<'_> {
         total
     }
 
-    /// Every target searched anew against the others where their map has its highest value elsewhere, as long as that helps.
-    fn improved(&mut self, mut best: Resolved) -> Resolved {
-        let targets = self.likelihood.targets(&best.at);
+    /// Every target searched anew against the others where their map has its highest value elsewhere, as long as that helps; none
+    /// where it does not.
+    fn improved(&mut self, present: &Resolved) -> Option<Resolved> {
+        let targets = self.likelihood.targets(&present.at);
         if targets < 2 {
-            return best;
+            return None;
         }
+        let mut found = None;
         for _ in 0..MOST_ROUNDS {
+            let best = found.as_ref().unwrap_or(present);
             let energies = losses(&self.likelihood.others(&best.at));
             let sharpness = self.sharpness(&best.here, targets);
             let mut better = None;
@@ -338,12 +381,12 @@ impl SeveralSearch<'_> {
                     break;
                 }
             }
-            match better {
-                Some(better) => best = better,
-                None => break,
+            if better.is_none() {
+                break;
             }
+            found = better;
         }
-        best
+        found.map(|found| Resolved { searched_anew: true, ..found })
     }
 
     /// The largest information on one of some targets.
