@@ -2,7 +2,9 @@
 //! second, targets that walk.
 #![allow(clippy::print_stdout)]
 
-use hyloc_estimation::direct::{DirectLocator, DirectSettings, FollowSettings, Survey};
+use hyloc_estimation::direct::{
+    ClockPrior, DirectLocator, DirectSettings, Evidence, FollowSettings, FollowedFrame, Survey,
+};
 use model::random::{Purpose, Stream, stream};
 use model::{EchoSource, Point, Scenario};
 use rand::RngExt;
@@ -59,8 +61,12 @@ impl Site {
         Self { source, locator }
     }
 
-    /// The survey of a frame with these targets, whose gains are drawn anew in every frame.
     fn survey(&self, frame: u64, targets_m: &[Point]) -> Survey {
+        self.locator.survey(self.evidence(frame, targets_m))
+    }
+
+    /// A frame with these targets, whose gains are drawn anew in every frame.
+    fn evidence(&self, frame: u64, targets_m: &[Point]) -> Evidence {
         let system = self.source.system();
         let mut evidence = self.locator.evidence();
         for l in 0..system.irs_count() {
@@ -74,7 +80,7 @@ impl Site {
                 evidence.spectrum(l, k, &spectrum, system.noise_power_w).unwrap();
             }
         }
-        self.locator.survey(evidence)
+        evidence
     }
 }
 
@@ -174,6 +180,62 @@ fn a_target_is_followed_below_the_threshold_of_single_frames() {
         let nees = all.nees / all.tracks;
         assert!((1.2..3.5).contains(&nees), "{nees}");
     }
+}
+
+/// A target that walks out of the area at 45 dBm: its track ends at the edge of the searched area, which is half a resolution
+/// (1.5 m) and a step past the area itself. What is seen of a target beyond may still look like one inside.
+#[test]
+fn a_target_that_walks_out_ends_its_track() {
+    let site = Site::new(1, 45.0);
+    let mut tracker = Tracker::new(2, TrackerSettings::default()).unwrap();
+    let (mut first, mut last_m) = (None, 0.0);
+    for frame in 0..110u64 {
+        let target_m = Point::new(6.0 + SPEED_M_S * INTERVAL_S * frame as f64, 5.0, 0.0);
+        let survey = site.survey(frame, &[target_m]);
+        let observed = site.locator.followed(&survey, FollowSettings::default()).unwrap();
+        tracker.step(frame as f64 * INTERVAL_S, &observed).unwrap();
+        let confirmed: Vec<u64> = tracker.confirmed().map(|track| track.id).collect();
+        let id = *first.get_or_insert_with(|| confirmed[0]);
+        if confirmed.contains(&id) {
+            last_m = target_m.x;
+        }
+        assert!(target_m.x > 11.0 || confirmed == [id], "frame {frame}: {confirmed:?}");
+    }
+    println!("a target that walks out is followed up to {last_m:.2} m");
+    assert!((11.0..13.5).contains(&last_m), "{last_m}");
+}
+
+/// A frame may be followed on another thread than the one that has surveyed it.
+#[test]
+fn frames_are_followed_on_any_thread() {
+    fn shared<T: Send + Sync>() {}
+    shared::<Survey>();
+    shared::<FollowedFrame<'static>>();
+}
+
+/// Clocks off by up to 20 ns: with the offsets removed the frame is that of exact clocks; with unknown clocks it is refused.
+#[test]
+fn known_offsets_are_removed() {
+    let site = Site::new(2, 45.0);
+    let exact = site.survey(0, &[Point::new(3.0, 6.0, 0.0)]);
+    let offsets_s = [20e-9, -7e-9, 3e-9];
+    let locator = &site.locator;
+    let late = locator.with_offsets_removed(&exact, &offsets_s.map(|offset_s| -offset_s)).unwrap();
+    let found = locator.locate(&locator.with_offsets_removed(&late, &offsets_s).unwrap()).unwrap();
+    let expected = locator.locate(&exact).unwrap();
+    assert!((found.position_m - expected.position_m).norm() < 1e-6);
+    let shifted =
+        locator.locate(&late).map_or(f64::INFINITY, |fix| (fix.position_m - expected.position_m).norm());
+    assert!(shifted > 0.3, "{shifted}");
+    let prior = ClockPrior::independent(3, 1e-8).unwrap();
+    let unknown = locator.survey_with_clocks(site.evidence(0, &[Point::new(3.0, 6.0, 0.0)]), prior);
+    assert!(locator.followed(&unknown, FollowSettings::default()).is_none());
+    let known = locator.with_offsets_removed(&unknown, &[0.0; 3]).unwrap();
+    assert!(locator.followed(&known, FollowSettings::default()).is_some());
+    let found = locator.locate(&known).unwrap();
+    assert!((found.position_m - expected.position_m).norm() < 1e-6);
+    assert!(locator.with_offsets_removed(&exact, &offsets_s[..2]).is_none());
+    assert!(locator.with_offsets_removed(&exact, &[f64::NAN; 3]).is_none());
 }
 
 #[test]

@@ -117,6 +117,9 @@ impl Solved {
 /// The reason why a frame in which no target was detected has no fix.
 pub const NO_TARGET: &str = "no target: noise alone looks like this";
 
+/// An offset of a clock is known if its standard deviation is below this share of the inverse bandwidth.
+const KNOWN_OFFSET: f64 = 0.1;
+
 /// A frame that is kept for the batches of later frames; it is surveyed at most once.
 #[derive(Debug)]
 pub struct Kept {
@@ -169,10 +172,8 @@ pub fn solve(
         let outcome = survey.as_ref().map_err(|missed| (*missed).into()).and_then(|survey| fuser.fuse_targets(survey));
         let times = (Duration::ZERO, started.elapsed());
         let mut solved = Solved::new((frame, kept), None, &outcome, source, times);
-        // Without a fix the clocks are what was known before.
-        let known = solved.clocks.as_ref().map(|update| &update.posterior).or(clocks);
-        let offsets_s = known.map(|known| known.mean_s().as_slice().to_vec());
-        solved.followable = Some(Followable { time_s: 0.0, survey: survey.ok(), offsets_s });
+        let survey = survey.ok().and_then(|survey| with_known_clocks(fuser, survey, &solved, clocks));
+        solved.followable = Some(Followable { time_s: 0.0, survey });
         return solved;
     }
     let mut angles_stage = (None, started);
@@ -182,6 +183,24 @@ pub fn solve(
     let (angles, between) = angles_stage;
     let times = (between - started, between.elapsed());
     Solved::new((frame, kept), angles.as_ref(), &outcome, source, times)
+}
+
+/// The survey for the tracks: with the offsets that the frame has shown; those that were known before, if it has no fix and they
+/// were known to a fraction of the resolution.
+fn with_known_clocks(
+    fuser: &Fuser,
+    survey: Survey,
+    solved: &Solved,
+    before: Option<&ClockPrior>,
+) -> Option<Survey> {
+    let system = fuser.system();
+    if system.clock_prior_s == 0.0 {
+        return Some(survey);
+    }
+    let most_s = KNOWN_OFFSET / system.bandwidth_hz;
+    let sharp = |prior: &&ClockPrior| (0..system.irs_count()).all(|l| prior.deviation_s(l) < most_s);
+    let known = solved.clocks.as_ref().map(|update| &update.posterior).or(before.filter(sharp))?;
+    fuser.locator()?.with_offsets_removed(&survey, known.mean_s().as_slice())
 }
 
 fn solve_batch(fuser: &Fuser, last: (u64, &Kept), earlier: &Earlier) -> Result<FusedFix, FusionError> {

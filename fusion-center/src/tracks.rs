@@ -18,10 +18,8 @@ use crate::targets::FixTrack;
 pub struct Followable {
     /// When the frame was taken.
     pub time_s: f64,
-    /// None where the frame has no spectra.
+    /// With the offsets of clocks that are not trusted removed; none where the frame has no spectra.
     pub survey: Option<Survey>,
-    /// Offsets of the clocks of all nodes by the fix of the frame; none where they are trusted.
-    pub offsets_s: Option<Vec<f64>>,
 }
 
 /// Follows the targets of a site.
@@ -49,17 +47,15 @@ impl TrackFollower {
 
     /// Takes a frame in and returns the confirmed tracks after it.
     pub fn follow(&mut self, frame: FrameId, seen: Followable) -> Vec<FixTrack> {
-        let Followable { time_s, survey, offsets_s } = seen;
+        let Followable { time_s, survey } = seen;
         if self.run.replace(frame.run) != Some(frame.run)
             && let Ok(fresh) = Tracker::new(self.fuser.system().axes().len(), self.settings)
         {
             self.tracker = fresh;
         }
         let survey = survey.as_ref().zip(self.fuser.locator());
-        let survey = survey.map(|(survey, locator)| (locator, survey, offsets_s.as_deref()));
-        let followed = survey.and_then(|(locator, survey, offsets_s)| {
-            { let _ = offsets_s; locator.followed(survey, FollowSettings::default()) }
-        });
+        let followed =
+            survey.and_then(|(survey, locator)| locator.followed(survey, FollowSettings::default()));
         let stepped = match &followed {
             Some(followed) => self.tracker.step(time_s, followed),
             None => self.tracker.step(time_s, &Unseen),

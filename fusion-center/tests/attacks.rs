@@ -243,7 +243,7 @@ async fn a_flood_of_truth_displaces_nothing() {
         y_m: 1.0,
         z_m: 0.0,
         rcs_m2: 5.0,
-        clock_offset_s: Vec::new(),
+        ..TruthRecord::default()
     };
     let (simulator, told) = tokio::sync::mpsc::channel(64);
     let mut client = center.client().await;

@@ -36,6 +36,7 @@ async fn run_frames(order: [usize; 3], log: &Path, record: Option<&Path>) {
                 rcs_m2: 5.0,
                 // Numbers that only their shortest decimal digits bring back.
                 clock_offset_s: (0..3).map(|l| (1.0 + f64::from(l)) * 1e-9 / 3.0).collect(),
+                targets: None,
             })
             .await
             .unwrap();

@@ -57,8 +57,8 @@ fn space_survives_the_wire_and_the_plane_takes_no_room() {
 fn nothing_of_the_truth_is_in_a_site() {
     let site = shared(&Scenario::default());
     let mut other = Scenario::default();
-    other.target.rcs_dbsm = -3.0;
-    other.target.motion = Motion::Fixed { position_m: [1.0, 2.0, 0.0] };
+    other.targets[0].rcs_dbsm = -3.0;
+    other.targets[0].motion = Motion::Fixed { position_m: [1.0, 2.0, 0.0] };
     (other.clocks.offset_ns, other.clocks.drift_ppb, other.clocks.wander_ns) = (1.0, 5.0, 1.0);
     other.imperfections.cross_section = CrossSection::Swerling1;
     other.imperfections.second_order_reflections = true;

@@ -1,7 +1,8 @@
 //! A TOML table made of layers: defaults, a file, environment variables, `key=value` pairs.
 //!
 //! A file is merged table by table. A variable or a pair replaces the whole value of its key, so that
-//! `target.motion={line={...}}` replaces a circle. Keys are `table.key`, and `list[2].key` for an existing item.
+//! `target.motion={line={...}}` replaces a circle. Keys are `table.key`, and `list[2].key` for an existing item; `list.key` is
+//! refused.
 //! A value is parsed as a boolean, an integer, a floating-point number or TOML, in this order, and else taken as text.
 
 use std::collections::{BTreeMap, HashMap};
@@ -130,6 +131,12 @@ fn set(table: &mut Table, path: &[Step], value: Value) -> Result<(), String> {
     for step in rest {
         place = match step {
             Step::Key(key) => {
+                if let Value::Array(items) = place {
+                    return Err(format!(
+                        "{key} of a list of {}: name its items, as in [0].{key}",
+                        items.len()
+                    ));
+                }
                 if !place.is_table() {
                     *place = empty();
                 }
@@ -204,5 +211,7 @@ mod tests {
         assert_eq!(table["list"][1].as_integer(), Some(9));
         let refused = set(&mut table, &steps("list[4000000000]").unwrap(), Value::Integer(9)).unwrap_err();
         assert!(refused.contains("a list of 2"), "{refused}");
+        let refused = set(&mut table, &steps("list.key").unwrap(), Value::Integer(9)).unwrap_err();
+        assert!(refused.contains("key of a list of 2"), "{refused}");
     }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use model::scenario::{Coverage, Motion, Phases};
-use model::{Scenario, System};
+use model::{MOST_TARGETS, Scenario, System};
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
@@ -15,7 +15,7 @@ const FRAMES_PER_ROUND: u64 = 500;
 /// Loads and checks a scenario.
 ///
 /// Two keys have short forms, which are expanded to fit the coverage area: `target.motion=circle` (or `fixed`, `line`,
-/// `waypoints`), and `surface.phases=aligned`, which aims at its centre.
+/// `waypoints`, `walk`), for each of several targets, and `surface.phases=aligned`, which aims at its centre.
 pub fn load_scenario(layers: &Layers) -> Result<Scenario, SettingsError> {
     resolve(layers).map_err(|error| match (error, &layers.file) {
         // The file is at fault if it is invalid without the layers above it.
@@ -58,14 +58,22 @@ fn scenario_of(mut table: Table, layers: &Layers) -> Result<Scenario, SettingsEr
 fn expand_short_forms(table: &mut Table) {
     let coverage = table.get("coverage").cloned().and_then(|value| Coverage::deserialize(value).ok());
     let Some(coverage) = coverage else { return };
-    expand(table, "target", "motion", |name| Motion::named(name, &coverage, FRAMES_PER_ROUND));
-    expand(table, "surface", "phases", |name| {
-        (name == "aligned").then(|| Phases::Aligned { toward_m: coverage.centre().into() })
-    });
+    let targets: Vec<&mut Value> = match table.get_mut("target") {
+        Some(Value::Array(items)) => items.iter_mut().collect(),
+        one => one.into_iter().collect(),
+    };
+    for target in targets {
+        expand(target, "motion", |name| Motion::named(name, &coverage, FRAMES_PER_ROUND));
+    }
+    if let Some(surface) = table.get_mut("surface") {
+        expand(surface, "phases", |name| {
+            (name == "aligned").then(|| Phases::Aligned { toward_m: coverage.centre().into() })
+        });
+    }
 }
 
-fn expand<T: Serialize>(table: &mut Table, section: &str, key: &str, named: impl Fn(&str) -> Option<T>) {
-    let Some(place) = table.get_mut(section).and_then(|section| section.get_mut(key)) else { return };
+fn expand<T: Serialize>(section: &mut Value, key: &str, named: impl Fn(&str) -> Option<T>) {
+    let Some(place) = section.get_mut(key) else { return };
     if let Some(expanded) = place.as_str().and_then(named).and_then(|value| Value::try_from(value).ok()) {
         *place = expanded;
     }
@@ -83,6 +91,9 @@ pub struct ScenarioChoice {
     /// Number of IRSs, if it differs from the scenario; they are placed on a ring around the coverage area.
     #[arg(long, value_name = "K")]
     pub nodes: Option<usize>,
+    /// Number of targets, if it differs from the scenario; several walk at random.
+    #[arg(long, value_name = "T")]
+    pub targets: Option<usize>,
     /// Transmit power, if it differs from the scenario.
     #[arg(long, value_name = "DBM")]
     pub power_dbm: Option<f64>,
@@ -97,13 +108,17 @@ impl ScenarioChoice {
         overrides.extend(self.power_dbm.map(|power| format!("base_station.power_dbm={power}")));
         overrides.extend(self.seed.map(|seed| format!("seed={seed}")));
         let layers = Layers { file: self.file.clone(), overrides, environment: None };
-        let scenario = load_scenario(&layers)?;
-        match self.nodes {
-            Some(nodes) if nodes != scenario.irs.len() => {
-                model::scenario::ring(&scenario, nodes).map_err(|error| layers.refuse(error))
-            }
-            _ => Ok(scenario),
+        let mut scenario = load_scenario(&layers)?;
+        if let Some(nodes) = self.nodes.filter(|&nodes| nodes != scenario.irs.len()) {
+            scenario = model::scenario::ring(&scenario, nodes).map_err(|error| layers.refuse(error))?;
         }
+        if let Some(targets) = self.targets.filter(|&targets| targets != scenario.targets.len()) {
+            if targets > MOST_TARGETS {
+                return Err(layers.refuse(format!("targets = {targets}: must be at most {MOST_TARGETS}")));
+            }
+            scenario = scenario.with_targets(targets);
+        }
+        Ok(scenario)
     }
 
     /// The site of the scenario, which is all that a node or a fusion center may know of it.

@@ -50,7 +50,7 @@ fn enumerations_with_content_are_read() {
                 [target]\nmotion = { fixed = { position_m = [1.0, 2.0] } }";
     let (_file, layers) = layers(toml, &[], &[]);
     let scenario = load_scenario(&layers).unwrap();
-    assert_eq!(scenario.target.motion, Motion::Fixed { position_m: [1.0, 2.0, 0.0] });
+    assert_eq!(scenario.targets[0].motion, Motion::Fixed { position_m: [1.0, 2.0, 0.0] });
 }
 
 /// What `scenario check --set ...` makes of one override, after a file.
@@ -63,17 +63,17 @@ fn overridden(toml: &str, pair: &str) -> Result<Scenario, String> {
 fn tables_and_lists_can_be_set() {
     let circle = "target.motion={circle={centre_m=[5.0, 5.0], radius_m=2.0, frames=40}}";
     let expected = Motion::Circle { centre_m: [5.0, 5.0, 0.0], radius_m: 2.0, frames: 40 };
-    assert_eq!(overridden("", circle).unwrap().target.motion, expected);
+    assert_eq!(overridden("", circle).unwrap().targets[0].motion, expected);
     // In place of another motion of the file, not merged with it.
     let line = "[target]\nmotion = { line = { from_m = [1.0, 1.0], to_m = [9.0, 9.0], frames = 5 } }";
-    assert_eq!(overridden(line, circle).unwrap().target.motion, expected);
+    assert_eq!(overridden(line, circle).unwrap().targets[0].motion, expected);
     let shorter = overridden(line, "target.motion.line.frames=7").unwrap();
-    assert!(matches!(shorter.target.motion, Motion::Line { frames: 7, .. }));
+    assert!(matches!(shorter.targets[0].motion, Motion::Line { frames: 7, .. }));
     assert_eq!(overridden("", "irs[1].position_m=[20, -40]").unwrap().irs[1].position_m, [20.0, -40.0, 0.0]);
     assert_eq!(overridden("", "irs=[{position_m=[20, -40]}]").unwrap().irs.len(), 1);
     let (_file, layers) = layers("", &[("HYLOC__TARGET__MOTION", "{fixed={position_m=[1, 2]}}")], &[]);
     let fixed = Motion::Fixed { position_m: [1.0, 2.0, 0.0] };
-    assert_eq!(load_scenario(&layers).unwrap().target.motion, fixed);
+    assert_eq!(load_scenario(&layers).unwrap().targets[0].motion, fixed);
 }
 
 /// The page's words for motions, and phases without a point, fit the coverage area of the scenario.
@@ -83,9 +83,9 @@ fn short_forms_fit_the_coverage_area() {
     for name in Motion::NAMES {
         let scenario = overridden(area, &format!("target.motion={name}")).unwrap();
         let expected = Motion::named(name, &scenario.coverage, 500).unwrap();
-        assert_eq!(scenario.target.motion, expected, "{name}");
+        assert_eq!(scenario.targets[0].motion, expected, "{name}");
         let (_file, layers) = layers(area, &[("HYLOC__TARGET__MOTION", name)], &[]);
-        assert_eq!(load_scenario(&layers).unwrap().target.motion, expected);
+        assert_eq!(load_scenario(&layers).unwrap().targets[0].motion, expected);
     }
     let aligned = overridden(area, "surface.phases=aligned").unwrap().surface.phases;
     assert_eq!(aligned, Phases::Aligned { toward_m: [-2.0, 6.0, 0.0] });

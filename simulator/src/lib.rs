@@ -1,7 +1,7 @@
 //! The simulator: sends echo frames of a scenario to all nodes, open loop at a set rate, and the truth to the
 //! fusion center for display.
 //!
-//! Only this process knows the position of the target: nodes get samples, the fusion center gets the truth over a
+//! Only this process knows the positions of the targets: nodes get samples, the fusion center gets the truth over a
 //! stream that no estimator reads.
 
 mod control;
@@ -66,7 +66,7 @@ pub struct SimulatorListeners {
     /// Where nodes subscribe over ZeroMQ; none if frames are pushed by gRPC.
     pub echo: Option<TcpListener>,
     pub endpoints: Endpoints,
-    /// Where the target's motion is changed.
+    /// Where the motion of the targets is changed.
     pub control: Option<tokio::net::TcpListener>,
 }
 
@@ -151,7 +151,6 @@ pub async fn run(
         truth: TruthFeed::default(),
         identity: identity.clone(),
         course,
-        rcs_m2: scenario.rcs_m2(),
         run,
         frames: 0,
         latest: Duration::ZERO,
@@ -173,8 +172,6 @@ struct Transmission {
     truth: TruthFeed,
     identity: Option<Identity>,
     course: Course,
-    /// Mean radar cross-section of the target.
-    rcs_m2: f64,
     run: u64,
     frames: u64,
     latest: Duration,
@@ -271,7 +268,7 @@ impl Transmission {
     }
 
     fn send(&mut self, frame: DueFrame) {
-        self.truth.write(frame.id, frame.target_m, self.rcs_m2, frame.clock_offset_s);
+        self.truth.write(frame.truth);
         for (node, echo) in frame.echoes.into_iter().enumerate() {
             self.publisher.publish(node, echo);
         }

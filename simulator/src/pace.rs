@@ -6,14 +6,16 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use model::{EchoSource, Point};
+use model::{EchoSource, Movement};
 use proto::clock::unix_time_ns;
 use proto::convert::FrameId;
 use proto::echo::EchoFrame;
+use proto::v1::TruthRecord;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::control::Course;
+use crate::truth;
 
 /// Longest sleep between two checks of the stop signal.
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(20);
@@ -21,10 +23,7 @@ const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(20);
 /// The echoes of one frame for all nodes.
 #[derive(Debug, Clone)]
 pub(crate) struct DueFrame {
-    pub id: FrameId,
-    pub target_m: Point,
-    /// Offset of the clock of every node; empty where clocks are trusted.
-    pub clock_offset_s: Vec<f64>,
+    pub truth: TruthRecord,
     /// By node.
     pub echoes: Vec<EchoFrame>,
     /// Time since it was due.
@@ -71,13 +70,12 @@ pub(crate) fn release(
     out: &mpsc::Sender<DueFrame>,
     stop: &CancellationToken,
 ) {
-    let mut motion = course.motion();
+    let mut movements = course.movements();
     for frame in 0..frames.unwrap_or(u64::MAX) {
         if course.turns_at(frame) {
-            motion = course.motion();
+            movements = course.movements();
         }
-        let target_m = source.target_on_m(&motion, frame);
-        let mut due = make(source, FrameId { run, frame }, target_m, schedule);
+        let mut due = make(source, FrameId { run, frame }, &movements, schedule);
         if !sleep_until(schedule.due(frame), stop) {
             return;
         }
@@ -88,17 +86,13 @@ pub(crate) fn release(
     }
 }
 
-fn make(source: &EchoSource, id: FrameId, target_m: Point, schedule: Schedule) -> DueFrame {
+fn make(source: &EchoSource, id: FrameId, movements: &[Movement], schedule: Schedule) -> DueFrame {
     let due_ns = schedule.due_ns(id.frame);
-    let echo = |l: usize| EchoFrame::new(id, l as u32, due_ns, &source.frame(l, id.frame, target_m));
-    let nodes = 0..source.system().irs_count();
-    let unknown = source.system().clock_prior_s > 0.0;
-    let clocks = nodes.clone().filter(|_| unknown).map(|l| source.clock_offset_s(l, id.frame));
+    let targets = source.targets_on(movements, id.frame);
+    let echo = |l: usize| EchoFrame::new(id, l as u32, due_ns, &source.frame_of(l, id.frame, &targets));
     DueFrame {
-        id,
-        target_m,
-        clock_offset_s: clocks.collect(),
-        echoes: nodes.map(echo).collect(),
+        truth: truth::record(source, id, &targets, movements.len() == 1),
+        echoes: (0..source.system().irs_count()).map(echo).collect(),
         late: Duration::ZERO,
     }
 }

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use model::Point;
+use model::{EchoSource, Point, TrueTarget};
 use proto::backoff::Backoff;
 use proto::channel::connect;
 use proto::convert::FrameId;
@@ -51,6 +51,41 @@ struct TruthBuffer {
     summary: TruthSummary,
 }
 
+/// The truth of a frame: the targets that are there, and the offsets of the clocks where these are not trusted. `one` says that
+/// the scenario has one target, which is then told without a list.
+pub(crate) fn record(source: &EchoSource, id: FrameId, targets: &[TrueTarget], one: bool) -> v1::TruthRecord {
+    let unknown = source.system().clock_prior_s > 0.0;
+    let nodes = (0..source.system().irs_count()).filter(|_| unknown);
+    let common = v1::TruthRecord {
+        run: id.run,
+        frame: id.frame,
+        clock_offset_s: nodes.map(|l| source.clock_offset_s(l, id.frame)).collect(),
+        ..v1::TruthRecord::default()
+    };
+    if let (true, [TrueTarget { position_m, rcs_m2, .. }]) = (one, targets) {
+        let v1::Point { x_m, y_m, z_m } = wire_point(*position_m);
+        return v1::TruthRecord { x_m, y_m, z_m, rcs_m2: *rcs_m2, ..common };
+    }
+    let overlap = targets.len() > 1;
+    let gains = |target: &TrueTarget| {
+        // Columns of the transpose are rows.
+        let gains = source.gains(id.frame, target).transpose();
+        gains.iter().flat_map(|gain| [gain.re, gain.im]).collect()
+    };
+    let tell = |target: &TrueTarget| v1::TrueTarget {
+        identity: target.identity as u64,
+        position: Some(wire_point(target.position_m)),
+        rcs_m2: target.rcs_m2,
+        gains: if overlap { gains(target) } else { Vec::new() },
+    };
+    let targets = targets.iter().map(tell).collect();
+    v1::TruthRecord { targets: Some(v1::TrueTargets { targets }), ..common }
+}
+
+fn wire_point(at: Point) -> v1::Point {
+    v1::Point { x_m: at.x, y_m: at.y, z_m: at.z }
+}
+
 /// Buffers the truth and sends it; shared, cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct TruthFeed {
@@ -63,13 +98,10 @@ impl TruthFeed {
         self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds the position and cross-section of the target, and the offsets of the clocks where these are not trusted.
-    pub fn write(&self, id: FrameId, target_m: Point, rcs_m2: f64, clock_offset_s: Vec<f64>) {
-        let [x_m, y_m, z_m] = target_m.into();
+    /// Adds a record.
+    pub fn write(&self, record: v1::TruthRecord) {
         let mut buffer = self.buffer();
         buffer.summary.made += 1;
-        let (run, frame) = (id.run, id.frame);
-        let record = v1::TruthRecord { run, frame, x_m, y_m, z_m, rcs_m2, clock_offset_s };
         buffer.records.push_back(record);
         if buffer.records.len() > KEPT {
             buffer.records.pop_front();
@@ -161,31 +193,71 @@ impl TruthFeed {
 
 #[cfg(test)]
 mod tests {
+    use model::Scenario;
+
     use super::*;
 
-    fn id(frame: u64) -> FrameId {
-        FrameId { run: 1, frame }
+    fn record_of(frame: u64) -> v1::TruthRecord {
+        v1::TruthRecord { run: 1, frame, ..v1::TruthRecord::default() }
     }
 
     #[test]
     fn the_latest_are_kept_and_only_the_untold_are_lost() {
         let truth = TruthFeed::default();
         for frame in 0..10 {
-            truth.write(id(frame), Point::new(1.0, frame as f64, 0.0), 5.0, vec![1e-9 * frame as f64]);
+            truth.write(record_of(frame));
         }
         let mut next = 0;
         for frame in 0..4 {
             let (record, after) = truth.read(next).unwrap();
-            assert_eq!((record.frame, record.y_m, record.rcs_m2), (frame, frame as f64, 5.0));
-            assert_eq!(record.clock_offset_s, [1e-9 * frame as f64]);
+            assert_eq!(record.frame, frame);
             next = after;
         }
         for frame in 10..KEPT as u64 + 10 {
-            truth.write(id(frame), Point::new(0.0, 0.0, 0.0), 5.0, Vec::new());
+            truth.write(record_of(frame));
         }
         // Ten were forgotten, four of them told before.
         assert_eq!(truth.summary(), TruthSummary { made: KEPT as u64 + 10, confirmed: 0, lost: 6 });
         assert_eq!(truth.read(next).unwrap().0.frame, 10);
         assert!(truth.read(KEPT as u64 + 10).is_none());
+    }
+
+    fn told(scenario: &Scenario, frame: u64) -> v1::TruthRecord {
+        let source = EchoSource::new(scenario).unwrap();
+        record(&source, FrameId { run: 1, frame }, &source.targets(frame), scenario.targets.len() == 1)
+    }
+
+    #[test]
+    fn one_target_is_told_without_a_list() {
+        let mut scenario = Scenario::default();
+        scenario.clocks.prior_ns = 1.0;
+        let at = EchoSource::new(&scenario).unwrap().target_m(3);
+        let record = told(&scenario, 3);
+        assert_eq!((record.x_m, record.y_m, record.z_m, record.run, record.frame), (at.x, at.y, at.z, 1, 3));
+        assert_eq!(
+            (record.rcs_m2, record.targets, record.clock_offset_s.len()),
+            (scenario.rcs_m2(), None, 3)
+        );
+        // Not there: nothing is claimed.
+        scenario.targets[0].from_frame = Some(4);
+        assert_eq!(told(&scenario, 3).targets, Some(v1::TrueTargets::default()));
+        assert_eq!(told(&scenario, 4).targets, None);
+    }
+
+    #[test]
+    fn several_targets_are_told_with_their_gains() {
+        let mut scenario = Scenario::default().with_targets(2);
+        scenario.targets[0].from_frame = Some(5);
+        let list = |scenario: &Scenario, frame| told(scenario, frame).targets.unwrap().targets;
+        let alone = list(&scenario, 4);
+        assert_eq!((alone.len(), alone[0].identity, alone[0].gains.len()), (1, 1, 0));
+        let source = EchoSource::new(&scenario).unwrap();
+        let both = list(&scenario, 5);
+        for (told, target) in both.iter().zip(source.targets(5)) {
+            let gains = source.gains(5, &target);
+            assert_eq!((told.identity, told.gains.len()), (target.identity as u64, 18));
+            assert_eq!(told.gains[2..4], [gains[(0, 1)].re, gains[(0, 1)].im]);
+        }
+        assert_eq!(list(&scenario.with_targets(0), 0), []);
     }
 }

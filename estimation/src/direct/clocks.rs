@@ -8,8 +8,6 @@
 use model::units::SPEED_OF_LIGHT_M_S;
 use nalgebra::{DMatrix, DVector};
 
-use super::protection::WeightedTerms;
-use super::timing::is_too_weak;
 use crate::ascent::Expansion;
 
 /// A normal law of the clock offsets of all nodes.
@@ -79,7 +77,7 @@ pub struct ClockUpdate {
     pub prior: ClockPrior,
     /// The law of the offsets given the frame.
     pub posterior: ClockPrior,
-    /// Information of the frame alone on the offsets, with the position unknown, per square second.
+    /// Information of the frame alone on the offsets, with the positions unknown, per square second.
     pub information: DMatrix<f64>,
     /// That information times the offsets that the frame alone suggests, per second.
     pub weighted: DVector<f64>,
@@ -87,7 +85,8 @@ pub struct ClockUpdate {
     pub stepped: Vec<usize>,
     /// Nodes whose offset is at the edge of the searched window.
     pub at_edge: Vec<usize>,
-    /// Nodes whose paths are much weaker than those of the others suggest: they may look for echoes at the wrong time.
+    /// Nodes whose paths are much weaker than those of the others suggest: they may look for echoes at the wrong time. Judged for
+    /// a single target only.
     pub weak: Vec<usize>,
 }
 
@@ -141,15 +140,15 @@ impl SurveyClocks {
         prior
     }
 
-    /// What the terms of a fix at this state say about the clocks, with the covariance of the state given the prior.
+    /// What a likelihood with this gradient and information at a state says about the clocks, with the covariance of the state
+    /// given the prior. The state is the coordinates of any number of targets, and then the offsets.
     pub fn update(
         &self,
         state: &DVector<f64>,
-        terms: &WeightedTerms,
+        (gradient, information): (&DVector<f64>, &DMatrix<f64>),
         covariance: &DMatrix<f64>,
     ) -> Option<ClockUpdate> {
         let (nodes, axes) = (self.nodes(), state.len() - self.nodes());
-        let (gradient, information) = terms.likelihood();
         let position = information.view((0, 0), (axes, axes)).into_owned().cholesky()?;
         let coupling = information.view((0, axes), (axes, nodes)).into_owned();
         let explained = position.solve(&coupling);
@@ -168,7 +167,7 @@ impl SurveyClocks {
             weighted,
             stepped: Vec::new(),
             at_edge: Vec::new(),
-            weak: (0..nodes).filter(|&l| is_too_weak(&terms.terms, l)).collect(),
+            weak: Vec::new(),
         })
     }
 }
@@ -186,7 +185,6 @@ impl ClockUpdate {
 
 #[cfg(test)]
 mod tests {
-    use super::super::likelihood::Term;
     use super::*;
 
     fn matrix<const N: usize>(rows: [[f64; N]; N]) -> DMatrix<f64> {
@@ -252,16 +250,10 @@ mod tests {
         let curvature = matrix([[5.0, 1.0, 0.5], [1.0, 4.0, 0.2], [0.5, 0.2, 3.0]]);
         let maximum = DVector::from_row_slice(&[2.0, 0.7, 1.1]);
         let state = DVector::from_row_slice(&[2.3, 0.2, 1.9]);
-        let expansion = Expansion {
-            value: 50.0,
-            gradient: &curvature * (&maximum - &state) / 0.5,
-            information: &curvature / 0.5,
-        };
-        let term = Term { sensor: 0, reflector: 0, expansion, moments: None, unit_snr: None };
-        let prior = clocks.expansion(&state);
-        let terms = WeightedTerms { terms: vec![term], weights: vec![0.5], prior, irs_count: 2 };
-        let covariance = terms.information().cholesky().unwrap().inverse();
-        let update = clocks.update(&state, &terms, &covariance).unwrap();
+        let gradient = &curvature * (&maximum - &state);
+        let whole = &curvature + clocks.expansion(&state).information;
+        let covariance = whole.cholesky().unwrap().inverse();
+        let update = clocks.update(&state, (&gradient, &curvature), &covariance).unwrap();
         // Marginal covariance of the offsets, inverted.
         let marginal = curvature.try_inverse().unwrap().view((1, 1), (2, 2)).into_owned();
         let information = marginal.try_inverse().unwrap();

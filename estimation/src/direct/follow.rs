@@ -11,11 +11,17 @@
 //!
 //! Other tracks that probably exist are projected out of data and atoms, so that the factor of a track counts what it adds; laws
 //! of several tracks are found in turn, each given the others. New targets are peaks of the residual with the factor
-//! `density * integral B` about them. Clocks count as known: offsets are those that the survey has removed, without their uncertainty.
+//! `density * integral B` about them. A track is one of a target inside the searched area: where its maximum lies outside, existence
+//! is also multiplied by the mass of its law inside, so that a target that walks out ends its track within a few frames.
+//!
+//! Clocks count as known here. Where they are not, a survey from which the offsets were removed is followed
+//! ([`DirectLocator::with_offsets_removed`]), such as the posterior means that the fix of the same frame has found. Their uncertainty is
+//! not part of the laws: it is common to all targets and to many frames, which a law per track and frame cannot say.
 
 use model::Point;
 use nalgebra::{DMatrix, DVector};
 use num_complex::Complex64;
+use statrs::function::erf::erfc;
 use tracking::{Birth, FrameUpdate, Observation, PositionLaw, Predicted, Updated, existence_after};
 
 use super::certainty::without_noise;
@@ -63,12 +69,15 @@ pub struct FollowedFrame<'a> {
 struct FollowedPeak {
     law: PositionLaw,
     log_bayes_factor: f64,
+    /// Probability that the target is in the searched area; one where the maximum is.
+    inside: f64,
 }
 
 impl DirectLocator {
-    /// The frame of a survey of spectra, as a tracker takes it; none for a survey of another system.
+    /// The frame of a survey of spectra, as a tracker takes it; none for a survey of another system or with unknown clocks,
+    /// whose offsets have to be removed first ([`Self::with_offsets_removed`]).
     pub fn followed<'a>(&'a self, survey: &'a Survey, settings: FollowSettings) -> Option<FollowedFrame<'a>> {
-        if !self.fits(survey) || survey.evidence.spectra() == 0 {
+        if !self.fits(survey) || survey.evidence.spectra() == 0 || survey.clocks.is_some() {
             return None;
         }
         let (energy, entries) = survey.evidence.spectral_energy();
@@ -178,9 +187,6 @@ impl FollowedFrame<'_> {
         };
         let longest = DVector::repeat(start.len(), self.locator.longest_step_m());
         let summit = climb(start, &longest, objective);
-        if !self.locator.searched(&summit.at) {
-            return None;
-        }
         // The energy of a path holds one unit of noise on average, which carries no information; near nothing may be left.
         let mut terms = self.terms(&others, &base, &summit.at);
         let weights = self.hypotheses.weights(&terms);
@@ -203,36 +209,61 @@ impl FollowedFrame<'_> {
                 None => -0.5 * summit.at.len() as f64 * std::f64::consts::TAU.ln(),
             };
         let law = PositionLaw::new(summit.at, factor.inverse()).ok()?;
-        Some(FollowedPeak { law, log_bayes_factor })
+        let inside = if self.locator.searched(law.mean_m()) { 1.0 } else { self.mass_inside(&law) };
+        Some(FollowedPeak { law, log_bayes_factor, inside })
     }
 
-    /// The possible new targets beside these.
-    fn births(&self, present_m: &[Point], tracks: &[Updated]) -> Vec<Birth> {
-        let layout = self.locator.scene.layout();
-        let likelihood = self.likelihood();
-        let state: Vec<f64> = present_m
-            .iter()
-            .flat_map(|p| layout.coordinates(p).iter().copied().collect::<Vec<_>>())
-            .collect();
+    /// Probability that a position of this law is on the grid, its coordinates taken as independent.
+    fn mass_inside(&self, law: &PositionLaw) -> f64 {
         let places = &self.locator.grid.places;
-        let peaks = if present_m.is_empty() {
-            places.peaks(&self.survey.values.total)
-        } else {
-            let nodes = likelihood.present(&DVector::from_vec(state));
-            places.peaks(&residual_map(self.locator, self.survey, &nodes))
+        let axis = |i: usize| {
+            let deviation_m = law.covariance_m2()[(i, i)].sqrt();
+            let below = |edge_m: f64| {
+                0.5 * erfc((law.mean_m()[i] - edge_m) / (deviation_m * std::f64::consts::SQRT_2))
+            };
+            below(places.min[i] + places.extent(i)) - below(places.min[i])
         };
+        (0..places.dimensions()).map(axis).product::<f64>().clamp(0.0, 1.0)
+    }
+
+    /// The possible new targets beside these. One that probably exists is taken out of the data for the next ones, so that its side
+    /// peaks are not born as well; so is one outside of the searched area, which is not born itself.
+    fn births(&self, mut present_m: Vec<Point>, tracks: &[Updated]) -> Vec<Birth> {
         let mut births: Vec<Birth> = Vec::new();
-        for (point, _) in peaks.into_iter().take(self.settings.most_births) {
-            let Some(peak) = self.peak(present_m, places.coordinates(point), None) else { continue };
-            let known = tracks.iter().map(|track| &track.law).chain(births.iter().map(|birth| &birth.law));
-            if known.into_iter().any(|law| distance(law, &peak.law) < SAME) {
+        let mut peaks = self.peaks(&present_m).into_iter();
+        for _ in 0..self.settings.most_births {
+            let Some((point, _)) = peaks.next() else { break };
+            let start = self.locator.grid.places.coordinates(point);
+            let Some(peak) = self.peak(&present_m, start, None) else { continue };
+            let mut known =
+                tracks.iter().map(|track| &track.law).chain(births.iter().map(|birth| &birth.law));
+            if known.any(|law| distance(law, &peak.law) < SAME) {
                 continue;
             }
             let odds = self.settings.birth_density.ln() + peak.log_bayes_factor;
             let existence = existence_after(0.5, odds);
-            births.push(Birth { law: peak.law, existence });
+            if existence > PRESENT {
+                present_m.push(self.locator.position_m(peak.law.mean_m()));
+                peaks = self.peaks(&present_m).into_iter();
+            }
+            if peak.inside == 1.0 {
+                births.push(Birth { law: peak.law, existence });
+            }
         }
         births
+    }
+
+    /// The peaks of the likelihood of one target more on the grid, highest first.
+    fn peaks(&self, present_m: &[Point]) -> Vec<(usize, f64)> {
+        let places = &self.locator.grid.places;
+        if present_m.is_empty() {
+            return places.peaks(&self.survey.values.total);
+        }
+        let coordinates =
+            |p: &Point| self.locator.scene.layout().coordinates(p).iter().copied().collect::<Vec<_>>();
+        let state: Vec<f64> = present_m.iter().flat_map(coordinates).collect();
+        let nodes = self.likelihood().present(&DVector::from_vec(state));
+        places.peaks(&residual_map(self.locator, self.survey, &nodes))
     }
 }
 
@@ -247,6 +278,8 @@ impl Observation for FollowedFrame<'_> {
             };
         }
         let mut tracks: Vec<Updated> = predicted.iter().map(Updated::unchanged).collect();
+        // Also where that is outside of the searched area.
+        let mut visible: Vec<bool> = predicted.iter().map(|track| track.existence > PRESENT).collect();
         let mut order: Vec<usize> = (0..tracks.len()).collect();
         order.sort_by(|&a, &b| predicted[b].existence.total_cmp(&predicted[a].existence));
         let place = |track: &Updated| layout.position_m(track.law.mean_m());
@@ -261,9 +294,11 @@ impl Observation for FollowedFrame<'_> {
                 let Some(peak) = self.peak(&others, tracks[i].law.mean_m().clone(), Some(law)) else {
                     continue;
                 };
+                let existence = existence_after(predicted[i].existence, peak.log_bayes_factor);
+                visible[i] = existence > PRESENT;
                 tracks[i] = Updated {
-                    existence: existence_after(predicted[i].existence, peak.log_bayes_factor),
-                    detected: peak.log_bayes_factor > 0.0,
+                    existence: existence * peak.inside,
+                    detected: peak.log_bayes_factor > 0.0 && peak.inside == 1.0,
                     law: peak.law,
                     ..Updated::unchanged(&predicted[i])
                 };
@@ -274,9 +309,13 @@ impl Observation for FollowedFrame<'_> {
             tracks[i].doubtful_identity =
                 (0..tracks.len()).filter(near).any(|j| predicted[j].existence > PRESENT);
         }
-        let present_m: Vec<Point> =
-            tracks.iter().filter(|track| track.existence > PRESENT).map(place).collect();
-        let births = self.births(&present_m, &tracks);
+        let present_m: Vec<Point> = tracks
+            .iter()
+            .zip(visible)
+            .filter(|(_, visible)| *visible)
+            .map(|(track, _)| place(track))
+            .collect();
+        let births = self.births(present_m, &tracks);
         FrameUpdate { tracks, births }
     }
 }

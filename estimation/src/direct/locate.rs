@@ -14,6 +14,7 @@ use super::layout::View;
 use super::likelihood::{TargetState, Term, spectral_total, terms, total, total_expansion};
 use super::posterior::{Posterior, log_mean};
 use super::scene::Scene;
+use super::timing::too_weak;
 use crate::ascent::{Expansion, Summit, climb};
 use crate::location::{Caution, Fault};
 
@@ -311,7 +312,7 @@ impl DirectLocator {
             doubts: self.doubts(elsewhere, probability, survey.evidence.is_selected()),
             alternatives,
             paths: survey.evidence.present_paths(),
-            clocks: clocks.and_then(|clocks| clocks.update(at, &certainty.terms, &certainty.peak.covariance)),
+            clocks: self.clock_update(survey, at, &certainty),
         })
     }
 
@@ -329,11 +330,20 @@ impl DirectLocator {
         Candidate { summit, noise_factor }: &Candidate,
         before: &[usize],
     ) -> Option<(usize, Survey)> {
-        let clocks = survey.clocks.as_ref()?;
+        survey.clocks.as_ref()?;
         let certainty = self.certainty(survey, &summit.at, *noise_factor)?;
-        let update = clocks.update(&summit.at, &certainty.terms, &certainty.peak.covariance)?;
+        let update = self.clock_update(survey, &summit.at, &certainty)?;
         let l = self.stepped(survey, self.state(&summit.at), &update)?;
         if before.contains(&l) { None } else { Some((l, self.with_unknown_clock(survey, l)?)) }
+    }
+
+    /// What a fix says about the clocks.
+    fn clock_update(&self, survey: &Survey, at: &DVector<f64>, certainty: &Certainty) -> Option<ClockUpdate> {
+        let (gradient, information) = certainty.terms.likelihood();
+        let covariance = &certainty.peak.covariance;
+        let mut update = survey.clocks.as_ref()?.update(at, (&gradient, &information), covariance)?;
+        update.weak = too_weak(&certainty.terms.terms, self.scene.irs_count());
+        Some(update)
     }
 
     /// Where an ascent from a grid point begins.

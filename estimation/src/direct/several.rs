@@ -15,7 +15,7 @@ use model::Point;
 use nalgebra::{DMatrix, DVector};
 use num_complex::Complex64;
 
-use super::clocks::SurveyClocks;
+use super::clocks::{ClockUpdate, SurveyClocks};
 use super::coarse::energy;
 use super::evidence::{Evidence, NodeEvidence};
 use super::joint::{JointLikelihood, PresentNode};
@@ -61,6 +61,9 @@ pub struct TargetList {
     pub covariance_m2: DMatrix<f64>,
     /// Log-likelihood ratio of the targets together to noise alone.
     pub log_likelihood: f64,
+    /// What the frame says about the clocks, the positions of all targets marginalised; none where clocks are trusted or there
+    /// is no target.
+    pub clocks: Option<ClockUpdate>,
 }
 
 impl TargetList {
@@ -339,7 +342,7 @@ impl SeveralSearch<'_> {
         let (count, axes) = (self.likelihood.targets(&summit.at), self.axes());
         if count == 0 {
             let covariance_m2 = DMatrix::zeros(0, 0);
-            return Ok(TargetList { targets: Vec::new(), covariance_m2, log_likelihood: 0.0 });
+            return Ok(TargetList { targets: Vec::new(), covariance_m2, log_likelihood: 0.0, clocks: None });
         }
         let covariance = self.covariance_m2(&summit).ok_or(Missed::Unobservable)?;
         let (energies, noise) = (self.energies(&summit), self.noise_factor(&summit));
@@ -359,7 +362,21 @@ impl SeveralSearch<'_> {
                 covariance[(place(i), place(j))]
             }),
             log_likelihood: self.likelihood.expand(&summit.at).value,
+            clocks: self.clock_update(&summit),
         })
+    }
+
+    /// What the targets together say about the clocks, in units of the noise of the residual.
+    fn clock_update(&self, summit: &Summit) -> Option<ClockUpdate> {
+        let clocks = self.clocks()?;
+        let noise = self.noise_factor(summit);
+        let here = self.likelihood.expand(&summit.at);
+        let (gradient, information) = (here.gradient / noise, here.information / noise);
+        let whole = &information + clocks.expansion(&summit.at).information;
+        let covariance = whole.cholesky()?.inverse();
+        let mut update = clocks.update(&summit.at, (&gradient, &information), &covariance)?;
+        update.at_edge = self.locator.at_edge(&update);
+        Some(update)
     }
 }
 

@@ -67,6 +67,23 @@ impl DirectLocator {
         survey
     }
 
+    /// The survey of the same frame with these clock offsets removed, one per node, and the clocks trusted from then on, such as
+    /// [`followed`](Self::followed) needs it. None for a survey of another system or offsets that are not one finite value per node.
+    pub fn with_offsets_removed(&self, survey: &Survey, offsets_s: &[f64]) -> Option<Survey> {
+        let usable =
+            offsets_s.len() == self.scene.irs_count() && offsets_s.iter().all(|offset| offset.is_finite());
+        if !self.fits(survey) || !usable {
+            return None;
+        }
+        let mut left_s = DVector::from_row_slice(offsets_s);
+        if let Some(clocks) = &survey.clocks {
+            left_s -= &clocks.reference_s;
+        }
+        let mut evidence = survey.evidence.clone();
+        self.retime(&mut evidence, &left_s);
+        Some(self.survey(evidence))
+    }
+
     /// Removes clock offsets from evidence.
     fn retime(&self, evidence: &mut Evidence, offsets_s: &DVector<f64>) {
         for (l, &offset_s) in offsets_s.iter().enumerate().filter(|(_, offset_s)| **offset_s != 0.0) {
@@ -114,17 +131,25 @@ impl DirectLocator {
     /// The node whose clock most probably has stepped, if one has: its offset contradicts its prior, or its echoes are found at
     /// another lag.
     pub(super) fn stepped(&self, survey: &Survey, state: TargetState, update: &ClockUpdate) -> Option<usize> {
-        let widest_s = self.system().clock_prior_s;
-        let narrow = |l: &usize| update.prior.deviation_s(*l) < 0.5 * widest_s;
-        let count = self.scene.irs_count();
-        let shifted = (0..count).filter(narrow).map(|l| (l, update.innovation(l)));
-        let shifted = shifted.filter(|(_, innovation)| *innovation > STEPPED);
-        shifted.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(l, _)| l).or_else(|| {
-            let suspects = update.weak.iter().copied().filter(|l| narrow(l));
+        self.shifted(update).or_else(|| {
+            let suspects = update.weak.iter().copied().filter(|l| self.is_narrow(update, *l));
             let gains = suspects.map(|l| (l, self.gain_of_lag(survey, l, state)));
             let gains = gains.filter(|(_, gain)| *gain > BETTER_LAG);
             gains.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(l, _)| l)
         })
+    }
+
+    /// The node whose offset contradicts its prior most, if one does.
+    pub(super) fn shifted(&self, update: &ClockUpdate) -> Option<usize> {
+        let nodes = (0..self.scene.irs_count()).filter(|l| self.is_narrow(update, *l));
+        let shifted = nodes.map(|l| (l, update.innovation(l)));
+        let shifted = shifted.filter(|(_, innovation)| *innovation > STEPPED);
+        shifted.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(l, _)| l)
+    }
+
+    /// Whether the offset of a node was known well enough to contradict it.
+    fn is_narrow(&self, update: &ClockUpdate, l: usize) -> bool {
+        update.prior.deviation_s(l) < 0.5 * self.system().clock_prior_s
     }
 
     /// Log-likelihood ratio of the best lag of node `l` to its present offset, with the target where it is.
@@ -174,8 +199,12 @@ impl DirectLocator {
     }
 }
 
-/// Whether the paths of a node are much weaker than those of the others suggest.
-pub(super) fn is_too_weak(here: &[Term], l: usize) -> bool {
+/// Nodes whose paths are much weaker than those of the others suggest.
+pub(super) fn too_weak(here: &[Term], nodes: usize) -> Vec<usize> {
+    (0..nodes).filter(|&l| is_too_weak(here, l)).collect()
+}
+
+fn is_too_weak(here: &[Term], l: usize) -> bool {
     let sums = |own: bool| {
         let fitted = here.iter().filter(|term| (term.sensor == l) == own);
         fitted

@@ -201,7 +201,7 @@ impl Fuser {
                 };
                 let mut fixes: Vec<FusedFix> = several.iter().enumerate().map(fix).collect();
                 fixes[0].joint_covariance_m2 = Some(found.covariance_m2);
-                fixes[0].clocks = None; // TODO
+                fixes[0].clocks = found.clocks;
                 Ok(fixes)
             }
         }

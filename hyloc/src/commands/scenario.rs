@@ -100,6 +100,7 @@ pub fn generate(nodes: usize, file: Option<PathBuf>, overrides: Vec<String>) -> 
 /// Prints the joint angle problems of the first frame of several scenes, in the format of `hyloc solve angles`.
 pub fn blocks(file: Option<PathBuf>, overrides: Vec<String>, scenes: u64) -> anyhow::Result<()> {
     let scenario = load_scenario(&Layers { file, overrides, environment: None })?;
+    scenario.only_target().context(Failure::new(exit::DATA, "blocks are those of one target"))?;
     let case = |scene| {
         let scenario = scenario.clone().with_seed(scenario.seed.wrapping_add(scene));
         Ok(AngleCase::of_blocks(&blocks_at_true_delays(&EchoSource::new(&scenario)?)?))

@@ -207,10 +207,14 @@ impl DemoFlags {
         }
         let ScenarioChoice { file, set, .. } = &self.scenario;
         let own = file.is_some() || set.iter().any(|pair| pair.starts_with("target.motion"));
-        if self.dashboard && !own && self.frames_per_fix == 1 {
-            let round_frames = (PERIOD_S * self.rate).ceil() as u64;
-            let circle = Motion::named("circle", &scenario.coverage, round_frames);
-            scenario.target.motion = circle.unwrap_or(scenario.target.motion);
+        let round_frames = (PERIOD_S * self.rate).ceil() as u64;
+        let circle = Motion::named("circle", &scenario.coverage, round_frames);
+        if let ([target], Some(circle)) = (&mut scenario.targets[..], circle)
+            && self.dashboard
+            && !own
+            && self.frames_per_fix == 1
+        {
+            target.motion = circle;
         }
         self.clocks.apply(&mut scenario, self.rate, self.frames);
         scenario.validate()?;

@@ -6,7 +6,7 @@ use estimation::delay::DelayEstimator;
 use estimation::fusion::{FrameBlocks, FusedFix, Fuser, PayloadKind};
 use estimation::location::Status;
 use fusion_center::method::MethodSettings;
-use model::scenario::Motion;
+use model::scenario::{Motion, Target};
 use model::{CMatrix, EchoSource, Point, Scenario};
 
 use super::quantile::quantile;
@@ -80,7 +80,7 @@ impl Pipeline {
 /// Passes `frames` frames with a target and as many of noise alone through the pipeline; `passed` is called after each.
 pub fn measure(scenario: &Scenario, frames: u64, passed: impl Fn()) -> anyhow::Result<Measured> {
     let mut scenario = scenario.clone();
-    scenario.target.motion = Motion::Random;
+    scenario.targets = vec![Target { motion: Motion::Random, ..scenario.only_target()?.clone() }];
     let source = EchoSource::new(&scenario)?;
     let pipeline = Pipeline::new(&source)?;
     let nodes = pipeline.nodes.len();
