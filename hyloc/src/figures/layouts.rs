@@ -318,7 +318,10 @@ impl Data<'_> {
     }
 
     fn separation(&self) -> Vec<PlotPanel> {
-        let x = || Axis::new("Distance of the two targets (m)", Scale::Log).with_ticks(&[0.5, 1.0, 2.0, 3.0, 4.0, 6.0]);
+        let x = || {
+            Axis::new("Distance of the two targets (m)", Scale::Log)
+                .with_ticks(&[0.5, 1.0, 2.0, 3.0, 4.0, 6.0])
+        };
         let located = [("located", "located", BLUE, Marker::Disc)];
         let mut errors = vec![
             self.bound("exact bound, both targets", SOLID, "joint-bound", "crb_m2"),

@@ -9,7 +9,7 @@
 
 use std::f64::consts::TAU;
 
-use estimation::direct::TargetList;
+use estimation::direct::LocatedTarget;
 use model::random::Stream;
 use model::scenario::Coverage;
 use model::{Point, Scenario, TrueTarget, joint_crb_m2};
@@ -59,7 +59,8 @@ fn add_errors(rows: &mut FigureRows, apart_m: f64, right: &[(&PairScene, [f64; 2
     let squared = column(right, |(_, [first, second])| (first + second) / 2.0);
     let joint = column(right, |(scene, _)| scene.joint_m2);
     let alone = column(right, |(scene, _)| scene.alone_m2);
-    let mut add = |scheme: &str, metric: &str, estimate| rows.add_of(count, apart_m, scheme, metric, estimate);
+    let mut add =
+        |scheme: &str, metric: &str, estimate| rows.add_of(count, apart_m, scheme, metric, estimate);
     add("located", "mse_m2", resampler.mean(&squared));
     add("located", "gap_exact_db", resampler.ratio_db(&squared, &joint));
     add("joint-bound", "crb_m2", resampler.mean(&joint));
@@ -76,12 +77,13 @@ impl PairScene {
         let places = pair(&mut draw.stream, &scenario.coverage, apart_m);
         let [first, second] =
             [0, 1].map(|identity| TrueTarget { identity, position_m: places[identity], rcs_m2 });
-        let found = site.located(&site.survey(0, &[first, second])?);
+        let (found, _) = site.located(&site.survey(0, &[first, second])?);
         let gains = [first, second].map(|target| (target.position_m, source.gains(0, &target)));
         let joint_m2 = joint_crb_m2(source.system(), &gains, |_, _| 1.0)?.trace() / 2.0;
-        let alone = |place: Point| Ok::<_, anyhow::Error>(position_bounds_m2(source.system(), place, rcs_m2)?[0]);
+        let alone =
+            |place: Point| Ok::<_, anyhow::Error>(position_bounds_m2(source.system(), place, rcs_m2)?[0]);
         let alone_m2 = (alone(places[0])? + alone(places[1])?) / 2.0;
-        let unresolved = matches!(found.targets[..], [only] if only.unresolved);
+        let unresolved = matches!(found[..], [only] if only.unresolved);
         Ok(Self { squared_m2: squared_m2(&found, places), unresolved, joint_m2, alone_m2 })
     }
 }
@@ -99,8 +101,8 @@ fn pair(random: &mut Stream, coverage: &Coverage, apart_m: f64) -> [Point; 2] {
 }
 
 /// Squared errors by the better assignment, if there are two estimates.
-fn squared_m2(found: &TargetList, truth: [Point; 2]) -> Option<[f64; 2]> {
-    let [a, b] = found.targets[..] else { return None };
+fn squared_m2(found: &[LocatedTarget], truth: [Point; 2]) -> Option<[f64; 2]> {
+    let [a, b] = found[..] else { return None };
     let errors = |a: Point, b: Point| [(a - truth[0]).norm_squared(), (b - truth[1]).norm_squared()];
     let (straight, crossed) = (errors(a.position_m, b.position_m), errors(b.position_m, a.position_m));
     Some(if straight[0] + straight[1] <= crossed[0] + crossed[1] { straight } else { crossed })

@@ -1,6 +1,6 @@
 //! Frames of several targets, and the direct locator that gets their spectra.
 
-use estimation::direct::{DirectLocator, DirectSettings, Survey, TargetList};
+use estimation::direct::{DirectLocator, DirectSettings, LocatedTarget, Survey};
 use model::{EchoSource, Point, Scenario, TrueTarget};
 use nalgebra::{DMatrix, DVector};
 
@@ -40,9 +40,9 @@ impl TargetSite {
         DVector::from_iterator(axes.len(), axes.iter().map(|&axis| position_m[axis]))
     }
 
-    /// The targets of a frame alone; none where the frame does not determine them.
-    pub fn located(&self, survey: &Survey) -> TargetList {
-        let none = TargetList { targets: Vec::new(), covariance_m2: DMatrix::zeros(0, 0), log_likelihood: 0.0 };
-        self.locator.locate_several(survey, MOST).unwrap_or(none)
+    /// The targets of a frame alone, none where the frame does not determine them, and the covariance of all.
+    pub fn located(&self, survey: &Survey) -> (Vec<LocatedTarget>, DMatrix<f64>) {
+        let found = self.locator.locate_several(survey, MOST);
+        found.map_or((Vec::new(), DMatrix::zeros(0, 0)), |found| (found.targets, found.covariance_m2))
     }
 }

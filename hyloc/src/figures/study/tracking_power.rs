@@ -107,12 +107,12 @@ fn frames(site: &TargetSite) -> anyhow::Result<Vec<FrameOfRun>> {
         let observed = site.locator.followed(&survey, FollowSettings::default());
         let observed = observed.ok_or_else(|| anyhow::anyhow!("a frame has no spectra"))?;
         tracker.step(frame as f64 * INTERVAL_S, &observed)?;
-        let found = site.located(&survey);
-        let numbered = found.targets.iter().zip(0..);
+        let (found, covariance_m2) = site.located(&survey);
+        let numbered = found.iter().zip(0..);
         frames.push(FrameOfRun {
             truth_m: targets.iter().map(|t| (t.identity as u64, site.free_m(t.position_m))).collect(),
             found_m: numbered.map(|(target, number)| (number, site.free_m(target.position_m))).collect(),
-            covariance_m2: found.covariance_m2,
+            covariance_m2,
             tracks_m: tracker.confirmed().map(|track| (track.id, track.position_m())).collect(),
         });
     }
