@@ -9,8 +9,10 @@ use nalgebra::{DMatrix, DVector};
 
 const MOST_STEPS: usize = 40;
 const MOST_HALVINGS: usize = 12;
-/// The ascent ends where the predicted gain is below this share of the value.
+/// The ascent ends where the predicted gain is below this share of the value,
 const LEAST_GAIN: f64 = 1e-13;
+/// or below this one, where only the neighbourhood of the maximum is wanted.
+const ROUGH_GAIN: f64 = 1e-6;
 /// Relative rounding of values.
 const ROUNDING: f64 = 1e-14;
 
@@ -72,6 +74,24 @@ pub(crate) struct Summit {
 pub(crate) fn climb(
     start: DVector<f64>,
     longest: &DVector<f64>,
+    expand: impl FnMut(&DVector<f64>) -> Expansion,
+) -> Summit {
+    climb_until(LEAST_GAIN, start, longest, expand)
+}
+
+/// [`climb`] to the neighbourhood of a maximum: what is left of the way changes the value by a millionth.
+pub(crate) fn climb_roughly(
+    start: DVector<f64>,
+    longest: &DVector<f64>,
+    expand: impl FnMut(&DVector<f64>) -> Expansion,
+) -> Summit {
+    climb_until(ROUGH_GAIN, start, longest, expand)
+}
+
+fn climb_until(
+    least_gain: f64,
+    start: DVector<f64>,
+    longest: &DVector<f64>,
     mut expand: impl FnMut(&DVector<f64>) -> Expansion,
 ) -> Summit {
     let count = start.len();
@@ -83,7 +103,7 @@ pub(crate) fn climb(
         let step = newton.filter(|step| step.dot(&here.gradient) > 0.0);
         let step = limited(step.unwrap_or_else(|| damped(&here)), longest);
         let gain = here.gradient.dot(&step);
-        if gain < LEAST_GAIN * (1.0 + here.value.abs()) {
+        if gain < least_gain * (1.0 + here.value.abs()) {
             // The value no longer shows the step, but the gradient does.
             if gain > 0.0 {
                 at += step;

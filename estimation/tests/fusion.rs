@@ -208,7 +208,8 @@ fn a_batch_is_better_than_its_last_frame() {
             let fuser = Fuser::new(source.system().clone(), settings.clone()).unwrap();
             let frames: Vec<FrameBlocks> =
                 (0..3).map(|f| blocks(&source, f, at(f), PayloadKind::Spectrum)).collect();
-            let surveys: Vec<Survey> = frames.iter().map(|frame| fuser.survey(frame, None).unwrap()).collect();
+            let surveys: Vec<Survey> =
+                frames.iter().map(|frame| fuser.survey(frame, None).unwrap()).collect();
             let numbered: Vec<(u64, &Survey)> =
                 surveys.iter().enumerate().map(|(f, survey)| (1_000_000 + f as u64, survey)).collect();
             let moving = fuser.fuse_frames(&numbered).expect("found");

@@ -35,7 +35,7 @@ export class Tracks {
 
   // Whether a fix is one of several targets.
   static has(fix) {
-    return Boolean(fix.tracks?.length || fix.targets?.length > 1 || fix.truth?.listed);
+    return Boolean(fix.tracks || fix.truth?.targets);
   }
 
   draw(up, fix, span) {
@@ -84,7 +84,7 @@ export function showTracks(fix, figures) {
     const values = [place, fixed(speed, 2), fixed(100 * track.existence, 1), fixed(track.age_s, 1), notes(track)];
     values.forEach((value, i) => say(made.children[i + 1], value));
   });
-  const truth = fix.truth?.listed ? ` of ${fix.truth.targets?.length ?? 0} that are there` : "";
+  const truth = fix.truth?.targets ? ` of ${fix.truth.targets.length} that are there` : "";
   const score = figures ? `; GOSPA ${fixed(figures.gospa_m, 2, " m")}, ${figures.switches} identity switches` : "";
   say(byId("track-notes"), `${fix.targets?.length ?? 0} targets in this frame, ${fix.tracks?.length ?? 0} tracks${truth}${score}`);
 }

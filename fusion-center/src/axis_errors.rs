@@ -76,8 +76,7 @@ mod tests {
             bound_m2: Some(bound_m2),
             nees: None,
             clock_offset_ns: Vec::new(),
-            listed: false,
-            targets: Vec::new(),
+            targets: None,
         };
         FixRecord { position_m: Some(FixPlace::new(error, Axes::Xyz)), truth: Some(truth), ..record }
     }

@@ -41,12 +41,9 @@ pub struct Truth {
     /// Offset of the clock of every node; none where clocks are trusted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clock_offset_ns: Vec<f64>,
-    /// Whether the simulator lists all targets.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub listed: bool,
-    /// All targets, if they are listed.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub targets: Vec<JudgedTarget>,
+    /// All targets, where the simulator lists them or the fusion center looks for several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub targets: Option<Vec<JudgedTarget>>,
 }
 
 /// Latencies of a fix; the lists are indexed like `nodes`.
@@ -146,9 +143,9 @@ pub struct FixRecord {
     /// Covariance of the errors of all targets, in their order, as its upper triangle; none for fewer than two.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub targets_covariance_m2: Vec<f64>,
-    /// Targets that are followed over several frames, by identity; none where the fusion center looks for one target only.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub tracks: Vec<FixTrack>,
+    /// Targets that are followed over several frames, by identity; no list where the fusion center looks for one target only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tracks: Option<Vec<FixTrack>>,
     /// Estimated only from several frames.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub velocity_m_per_frame: Option<FixPlace>,
@@ -275,7 +272,7 @@ impl FixRecord {
                 .and_then(|fix| fix.joint_covariance_m2.as_ref())
                 .map(upper_triangle)
                 .unwrap_or_default(),
-            tracks: Vec::new(),
+            tracks: None,
             velocity_m_per_frame: fix.and_then(|fix| fix.velocity_m_per_frame.map(place)),
             protection_level_m: fix.and_then(|fix| fix.protection_level_m),
             paths: count * count - missing.len(),
@@ -321,6 +318,11 @@ impl FixRecord {
             timing.wire_ms.push(milliseconds(times.sent_ns, arrived_ns));
             timing.total_ms = Some(milliseconds(times.intended_ns, time_ns));
         }
+    }
+
+    /// The tracks; empty where there are none.
+    pub fn tracks(&self) -> &[FixTrack] {
+        self.tracks.as_deref().unwrap_or_default()
     }
 
     pub fn frame_id(&self) -> FrameId {

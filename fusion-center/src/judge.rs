@@ -25,19 +25,22 @@ pub fn judge(record: &FixRecord, basis: &Basis, system: &System, truth: &TruthSt
         1 => vec![bound_m2(basis, system, |frame| truth.get(frame))],
         _ => joint_bounds_m2(&told.targets, basis.frames.last()?, system),
     };
-    let found = assigned(&told.targets, &record.targets.iter().map(|target| target.position_m).collect::<Vec<_>>());
+    let found =
+        assigned(&told.targets, &record.targets.iter().map(|target| target.position_m).collect::<Vec<_>>());
     let first = first_target(record, &told.targets, &found);
     let score = first.and_then(|t| record.score(0, &told.targets[t]));
     let bound = first.and_then(|t| bounds[t].as_ref());
     Some(Truth {
-        position_m: first.or((!told.targets.is_empty()).then_some(0)).map(|t| place(&told.targets[t], system)),
+        position_m: first
+            .or((!told.targets.is_empty()).then_some(0))
+            .map(|t| place(&told.targets[t], system)),
         error_m: score.map(|score| score.error_m),
         bound_rms_m: bound.map(|bound| bound.trace().sqrt()),
         bound_m2: bound.map(upper_triangle),
         nees: score.and_then(|score| score.nees),
         clock_offset_ns: told.clock_offset_s.iter().map(|offset_s| offset_s * 1e9).collect(),
-        listed: told.listed,
-        targets: if told.listed { true_targets(record, &told.targets, &found, &bounds, system) } else { Vec::new() },
+        targets: (told.listed || record.tracks.is_some())
+            .then(|| judged_targets(record, &told.targets, &found, &bounds, system)),
     })
 }
 
@@ -62,14 +65,14 @@ fn first_target(record: &FixRecord, targets: &[ToldTarget], found: &[Option<usiz
     found.iter().position(|fix| *fix == Some(0)).or_else(nearest)
 }
 
-fn true_targets(
+fn judged_targets(
     record: &FixRecord,
     targets: &[ToldTarget],
     found: &[Option<usize>],
     bounds: &[Option<DMatrix<f64>>],
     system: &System,
 ) -> Vec<JudgedTarget> {
-    let tracks = assigned(targets, &record.tracks.iter().map(|track| track.position_m).collect::<Vec<_>>());
+    let tracks = assigned(targets, &record.tracks().iter().map(|track| track.position_m).collect::<Vec<_>>());
     let judged = |(t, target): (usize, &ToldTarget)| {
         let score = found[t].and_then(|fix| record.score(fix, target));
         JudgedTarget {
@@ -79,7 +82,7 @@ fn true_targets(
             fix: found[t],
             error_m: score.map(|score| score.error_m),
             nees: score.and_then(|score| score.nees),
-            track: tracks[t].and_then(|track| record.tracks.get(track)).map(|track| track.identity),
+            track: tracks[t].and_then(|track| record.tracks().get(track)).map(|track| track.identity),
         }
     };
     targets.iter().enumerate().map(judged).collect()
@@ -95,11 +98,7 @@ impl FixRecord {
 }
 
 /// The exact joint bound of several targets with the paths of one frame, per target; none where the gains are not told.
-fn joint_bounds_m2(
-    targets: &[ToldTarget],
-    basis: &FrameBasis,
-    system: &System,
-) -> Vec<Option<DMatrix<f64>>> {
+fn joint_bounds_m2(targets: &[ToldTarget], basis: &FrameBasis, system: &System) -> Vec<Option<DMatrix<f64>>> {
     let count = system.irs_count();
     let gains = targets.iter().map(|target| Some((target.position_m.point(), target.gains(count)?)));
     let frames = |l: usize, k: usize| match basis.missing.contains(&(l, k)) {
@@ -143,15 +142,16 @@ fn bound_m2(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fix::Source;
+    use crate::place::Axes;
+    use estimation::fusion::{FixMethod, FrameBlocks, FusedFix};
     use model::{Point, Scenario};
 
     fn bound_rms_m(frames: Vec<FrameBasis>, combination: Combination, rcs_m2: f64) -> Option<f64> {
         let system = System::new(&Scenario::default()).unwrap();
         let basis = Basis { run: 1, frames, combination };
         let position_m = Point::new(3.0, 4.0, 0.0);
-        let known = |id: FrameId| {
-            (id.frame < 100).then(|| TrueFrame::one(position_m, rcs_m2, Vec::new()))
-        };
+        let known = |id: FrameId| (id.frame < 100).then(|| TrueFrame::one(position_m, rcs_m2, Vec::new()));
         Some(bound_m2(&basis, &system, known)?.trace().sqrt())
     }
 
@@ -182,5 +182,57 @@ mod tests {
         assert!(coherent(four()) < bound(four()));
         close(coherent(vec![frame(7, 1, &[])]), one);
         assert_eq!(bound_rms_m(vec![frame(500, 1, &[])], Combination::NonCoherent, 1.0), None, "no truth");
+    }
+
+    /// A target at (x, y) whose paths have the gains of a target of 5 m^2, in phase.
+    fn told(system: &System, identity: u64, x_m: f64, y_m: f64) -> ToldTarget {
+        let at = Point::new(x_m, y_m, 0.0);
+        let count = system.irs_count();
+        let paths = (0..count).flat_map(|l| (0..count).map(move |k| (l, k)));
+        let gains = paths.flat_map(|(l, k)| [system.echo_gain(l, k, at, 5.0).unwrap(), 0.0]).collect();
+        ToldTarget { identity, position_m: FixPlace::new(at, Axes::Xy), rcs_m2: 5.0, gains }
+    }
+
+    fn fix_at(positions: &[[f64; 2]]) -> FixRecord {
+        let fused = |at: &[f64; 2]| {
+            let at = Point::new(at[0], at[1], 0.0);
+            FusedFix::new(FixMethod::DirectTargets, at, DMatrix::identity(2, 2) * 0.01)
+        };
+        let fixes = Ok(positions.iter().map(fused).collect());
+        let id = FrameId { run: 1, frame: 7 };
+        FixRecord::new(id, &FrameBlocks::new(3), None, &fixes, Source::Simulated)
+    }
+
+    /// Fixes are assigned whatever their order, what is missed says so, and near targets have a larger bound than one alone.
+    #[test]
+    fn several_targets_are_judged_one_by_one() {
+        let system = System::new(&Scenario::default()).unwrap();
+        let basis = Basis { run: 1, frames: vec![frame(7, 1, &[])], combination: Combination::NonCoherent };
+        let judged = |targets: Vec<ToldTarget>, fix: &FixRecord| {
+            let store = TruthStore::default();
+            let told = TrueFrame { targets, listed: true, clock_offset_s: Vec::new() };
+            store.insert(FrameId { run: 1, frame: 7 }, told);
+            judge(fix, &basis, &system, &store).unwrap()
+        };
+        let pair = || vec![told(&system, 4, 3.0, 4.0), told(&system, 9, 5.0, 4.0)];
+        let truth = judged(pair(), &fix_at(&[[5.1, 4.0], [3.0, 4.2], [9.0, 9.0]]));
+        let targets = truth.targets.as_ref().unwrap();
+        let found: Vec<_> = targets.iter().map(|target| (target.identity, target.fix)).collect();
+        assert_eq!(found, [(4, Some(1)), (9, Some(0))]);
+        assert!(
+            (targets[0].nees.unwrap() - 4.0).abs() < 1e-9 && (targets[0].error_m.unwrap() - 0.2).abs() < 1e-9
+        );
+        // The first position of the fix is the one of the second target.
+        assert_eq!(truth.position_m.unwrap().to_vec(), [5.0, 4.0]);
+        assert!((truth.error_m.unwrap() - 0.1).abs() < 1e-9);
+        assert_eq!(truth.bound_rms_m, targets[1].bound_rms_m);
+        let alone = judged(vec![told(&system, 4, 3.0, 4.0)], &fix_at(&[[3.0, 4.0]]));
+        let together = targets[0].bound_rms_m.unwrap();
+        assert!(together > 1.01 * alone.bound_rms_m.unwrap(), "{together} {alone:?}");
+        let missed = judged(pair(), &fix_at(&[[3.1, 4.0]])).targets.unwrap();
+        assert_eq!((missed[0].fix, missed[1].fix, missed[1].error_m), (Some(0), None, None));
+        // Nobody is there.
+        let empty = judged(Vec::new(), &fix_at(&[[3.1, 4.0]]));
+        assert_eq!((empty.position_m, empty.error_m, empty.targets), (None, None, Some(Vec::new())));
     }
 }

@@ -18,8 +18,8 @@ use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
 use crate::fix::{FixRecord, ReportArrivals};
 use crate::fix_log::LogQueue;
-use crate::judge::judge;
 use crate::journal::{Journal, PublishedFix};
+use crate::judge::judge;
 use crate::solve::Solved;
 use crate::statistics::{Figures, Quantiles, Statistics, Tally};
 use crate::tracks::TrackFollower;
@@ -120,7 +120,7 @@ impl Publisher {
                 let Solved { mut record, basis, reason, followable, .. } = solved;
                 if let Some((tracks, followable)) = tracks.as_mut().zip(followable) {
                     let begun = Instant::now();
-                    record.tracks = tracks.follow(record.frame_id(), followable);
+                    record.tracks = Some(tracks.follow(record.frame_id(), followable));
                     record.timing.track_ms = begun.elapsed().as_secs_f64() * 1e3;
                 }
                 truth.fixed(record.frame_id());
@@ -220,7 +220,13 @@ mod tests {
         let none = Err(estimation::location::Unobservable::NoMeasurements.into());
         let record = FixRecord::new(id, &blocks, None, &none, Source::Simulated);
         Outgoing {
-            solved: Solved { record, basis: Basis::of_frame(id, &blocks), reason: None, clocks: None, followable: None },
+            solved: Solved {
+                record,
+                basis: Basis::of_frame(id, &blocks),
+                reason: None,
+                clocks: None,
+                followable: None,
+            },
             arrivals,
             unwritten: None,
         }

@@ -169,7 +169,8 @@ pub fn solve(
     }
     if let Some(fuser) = solver.several() {
         let survey = fuser.survey(&kept.blocks, clocks);
-        let outcome = survey.as_ref().map_err(|missed| (*missed).into()).and_then(|survey| fuser.fuse_targets(survey));
+        let outcome =
+            survey.as_ref().map_err(|missed| (*missed).into()).and_then(|survey| fuser.fuse_targets(survey));
         let times = (Duration::ZERO, started.elapsed());
         let mut solved = Solved::new((frame, kept), None, &outcome, source, times);
         let survey = survey.ok().and_then(|survey| with_known_clocks(fuser, survey, &solved, clocks));

@@ -142,7 +142,7 @@ pub struct Statistics {
     axes: AxisErrors,
     /// Free coordinates of the latest of these fixes.
     free_coordinates: Option<usize>,
-    /// Where the simulator lists its targets.
+    /// Where several targets are looked for or simulated.
     targets: Option<TargetStatistics>,
     pub stages: StageHistograms,
 }
@@ -190,7 +190,7 @@ pub struct Figures {
     /// Error and bound along each coordinate, where positions have a height.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub axes: Option<BTreeMap<&'static str, AxisFigures>>,
-    /// Several targets and their tracks, where the simulator lists them.
+    /// Several targets and their tracks, where several are looked for or simulated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub targets: Option<TargetFigures>,
     /// Latency per stage, of all fixes.
@@ -202,11 +202,11 @@ impl Statistics {
     pub fn record(&mut self, fix: &FixRecord, frames: usize) {
         self.stages.record(&fix.timing);
         let Some(truth) = &fix.truth else { return };
-        if truth.listed {
+        if let Some(listed) = &truth.targets {
             if !self.targets.as_ref().is_some_and(|targets| targets.is_of(fix)) {
                 self.targets = Some(TargetStatistics::new(fix.run));
             }
-            self.targets.iter_mut().for_each(|targets| targets.record(fix, truth));
+            self.targets.iter_mut().for_each(|targets| targets.record(fix, listed));
         }
         if let (Some(error_m), Some(bound_m), Some(nees)) = (truth.error_m, truth.bound_rms_m, truth.nees) {
             self.judge(error_m, bound_m, nees, frames);

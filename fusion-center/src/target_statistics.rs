@@ -1,6 +1,6 @@
 //! Statistics of several targets: GOSPA with its parts of fixes and of tracks, identity switches, errors beside the joint bound.
 //!
-//! They are those of the latest run whose targets the simulator lists.
+//! They are those of the latest run.
 
 use model::units::db_from_ratio;
 use nalgebra::DVector;
@@ -8,7 +8,7 @@ use serde::Serialize;
 use tracking::scores::Identified;
 use tracking::{GospaSettings, RunScore};
 
-use crate::fix::{FixRecord, Truth};
+use crate::fix::FixRecord;
 use crate::place::{FixPlace, symmetric};
 use crate::targets::JudgedTarget;
 
@@ -113,22 +113,24 @@ impl TargetStatistics {
         self.run == fix.run
     }
 
-    /// Adds a frame whose targets are listed.
-    pub fn record(&mut self, fix: &FixRecord, truth: &Truth) {
+    /// Adds a frame with these targets.
+    pub fn record(&mut self, fix: &FixRecord, truth: &[JudgedTarget]) {
         self.frames += 1;
-        self.targets += truth.targets.len() as u64;
+        self.targets += truth.len() as u64;
         let identified =
             |identity: u64, place: &FixPlace| (identity, DVector::from_row_slice(place.point().as_slice()));
         let targets: Vec<_> =
-            truth.targets.iter().map(|target| identified(target.identity, &target.position_m)).collect();
+            truth.iter().map(|target| identified(target.identity, &target.position_m)).collect();
         let fixes = fix.targets.iter().enumerate();
         let fixes: Vec<_> = fixes.map(|(i, target)| identified(i as u64, &target.position_m)).collect();
         let tracks: Vec<_> =
-            fix.tracks.iter().map(|track| identified(track.identity, &track.position_m)).collect();
+            fix.tracks().iter().map(|track| identified(track.identity, &track.position_m)).collect();
         self.tracks.frame(fix.frame as f64, &targets, &tracks);
         self.fixes.frame(fix.frame as f64, &targets, &fixes);
-        for target in &truth.targets {
-            if let (Some(error_m), Some(bound_m), Some(nees)) = (target.error_m, target.bound_rms_m, target.nees) {
+        for target in truth {
+            if let (Some(error_m), Some(bound_m), Some(nees)) =
+                (target.error_m, target.bound_rms_m, target.nees)
+            {
                 self.error_m2 += error_m.powi(2);
                 self.bound_m2 += bound_m.powi(2);
                 self.nees += nees;
@@ -156,9 +158,86 @@ impl TargetStatistics {
 
 /// Normalised squared error of the position of the track of a target.
 fn track_nees(fix: &FixRecord, target: &JudgedTarget) -> Option<f64> {
-    let track = fix.tracks.iter().find(|track| Some(track.identity) == target.track)?;
+    let track = fix.tracks().iter().find(|track| Some(track.identity) == target.track)?;
     let whole = symmetric(&track.covariance)?;
     let axes = whole.nrows() / 2;
     let covariance_m2 = whole.view((0, 0), (axes, axes)).into_owned();
     model::Score::new(track.position_m.point(), &covariance_m2, target.position_m.point()).nees
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fix::Source;
+    use crate::place::Axes;
+    use crate::targets::{FixTarget, FixTrack};
+    use estimation::fusion::FrameBlocks;
+    use model::Point;
+
+    fn place(x_m: f64) -> FixPlace {
+        FixPlace::new(Point::new(x_m, 0.0, 0.0), Axes::Xy)
+    }
+
+    fn track(identity: u64, x_m: f64) -> FixTrack {
+        let mut covariance = vec![0.0; 10];
+        [0, 4, 7, 9].into_iter().for_each(|i| covariance[i] = 0.01);
+        FixTrack {
+            identity,
+            position_m: place(x_m),
+            velocity_m_s: place(0.0),
+            covariance,
+            existence: 1.0,
+            coasting: false,
+            merged_with: None,
+            doubtful_identity: false,
+            age_s: 1.0,
+        }
+    }
+
+    /// Two frames of two targets 10 m apart. The first has both tracks, 0.1 m off, and one fix; in the second one track is missing, another
+    /// has its target, and a fix shows nothing.
+    #[test]
+    fn figures_of_a_run_by_hand() {
+        let none = Err(estimation::location::Unobservable::NoMeasurements.into());
+        let record = FixRecord::new(Default::default(), &FrameBlocks::new(3), None, &none, Source::Simulated);
+        let fix = |x_m: f64| FixTarget {
+            position_m: place(x_m),
+            covariance_m2: vec![0.01, 0.0, 0.01],
+            false_alarm_probability: None,
+            unresolved: false,
+        };
+        let target = |identity: u64, x_m: f64, track: Option<u64>, error_m: Option<f64>| JudgedTarget {
+            identity,
+            position_m: place(x_m),
+            bound_rms_m: Some(0.1),
+            fix: error_m.map(|_| 0),
+            error_m,
+            nees: error_m.map(|error_m| (error_m / 0.1).powi(2)),
+            track,
+        };
+        let mut statistics = TargetStatistics::new(1);
+        let (tracks, targets) = (Some(vec![track(1, 0.1), track(2, 9.9)]), vec![fix(0.1)]);
+        let first = FixRecord { tracks, targets, ..record.clone() };
+        statistics.record(&first, &[target(7, 0.0, Some(1), Some(0.1)), target(8, 10.0, Some(2), None)]);
+        let (tracks, targets) = (Some(vec![track(3, 10.0)]), vec![fix(-0.1), fix(5.0)]);
+        let second = FixRecord { tracks, targets, ..record };
+        statistics.record(&second, &[target(7, 0.0, None, Some(0.1)), target(8, 10.0, Some(3), None)]);
+        let TargetFigures { frames, tracks, switches, track_nees, fixes, gap_db, nees } =
+            statistics.figures();
+        assert_eq!((frames, switches), (2, 1));
+        let close =
+            |found: f64, expected: f64| assert!((found - expected).abs() < 1e-9, "{found} for {expected}");
+        // sqrt(0.02) in the first frame, sqrt(c^2 / 2) in the second.
+        close(tracks.gospa_m, (0.02f64.sqrt() + 2f64.sqrt()) / 2.0);
+        close(tracks.localisation_m.unwrap(), (0.02f64 / 3.0).sqrt());
+        close(tracks.missed_rate, 0.25);
+        close(tracks.false_rate, 0.0);
+        close(tracks.count_right_rate, 0.5);
+        close(track_nees.unwrap(), 2.0 / 3.0);
+        close(fixes.missed_rate, 0.5);
+        close(fixes.false_rate, 1.0 / 3.0);
+        close(fixes.count_right_rate, 0.5);
+        close(gap_db.unwrap(), 0.0);
+        close(nees.unwrap(), 1.0);
+    }
 }

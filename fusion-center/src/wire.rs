@@ -53,11 +53,11 @@ impl FixRecord {
             truth: self.truth.as_ref().and_then(|truth| truth.position_m).map(Into::into),
             targets: self.targets.iter().map(Into::into).collect(),
             targets_covariance_m2: self.targets_covariance_m2.clone(),
-            tracks: self.tracks.iter().map(Into::into).collect(),
+            tracks: self.tracks().iter().map(Into::into).collect(),
             true_targets: self
                 .truth
                 .iter()
-                .flat_map(|truth| &truth.targets)
+                .flat_map(|truth| truth.targets.iter().flatten())
                 .map(|target| v1::TrueTarget {
                     identity: target.identity,
                     position: Some(target.position_m.into()),

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::io::Write;
 
-use hyloc_settings::{Layers, load_scenario};
-use model::Scenario;
+use hyloc_settings::{Layers, ScenarioChoice, load_scenario};
 use model::scenario::{Motion, PathAngles, Phases};
+use model::{EchoSource, Scenario};
 use proptest::prelude::*;
 
 fn layers(toml: &str, environment: &[(&str, &str)], overrides: &[&str]) -> (tempfile::NamedTempFile, Layers) {
@@ -94,6 +94,71 @@ fn short_forms_fit_the_coverage_area() {
     assert!(overridden(area, "surface.phases=focused").unwrap_err().contains("focused"));
 }
 
+/// A list of targets replaces the one of the defaults; its items are set one by one.
+#[test]
+fn targets_are_a_table_or_a_list() {
+    let two =
+        "[[target]]\nmotion = \"circle\"\n[[target]]\nrcs_dbsm = 1.0\nmotion = \"walk\"\nuntil_frame = 9";
+    let scenario = overridden(two, "seed=3").unwrap();
+    let named = |name| Motion::named(name, &scenario.coverage, 500).unwrap();
+    let found: Vec<_> = scenario.targets.iter().map(|t| (t.rcs_dbsm, t.motion.clone())).collect();
+    assert_eq!(found, [(7.0, named("circle")), (1.0, named("walk"))]);
+    assert_eq!(overridden(two, "target[1].motion=line").unwrap().targets[1].motion, named("line"));
+    assert_eq!(overridden(two, "target=[]").unwrap().targets, []);
+    assert_eq!(overridden("target = []", "seed=3").unwrap().targets, []);
+    assert_eq!(overridden("", "target=[{motion='walk'}, {}, {}]").unwrap().targets.len(), 3);
+    let written = toml::to_string(&scenario).unwrap();
+    assert_eq!(overridden(&written, "seed=3").unwrap(), scenario, "{written}");
+    let none = toml::to_string(&Scenario::default().with_targets(0)).unwrap();
+    assert_eq!(overridden(&none, "seed=1").unwrap().targets, [], "{none}");
+    for (toml, pair, part) in [
+        (two, "target.motion=walk", "motion of a list of 2"),
+        (two, "target[1].until_frame=0", "target[1].until_frame = 0"),
+        (two, "target[1].motion.line.frames=0", "target[1]: "),
+        (two, "target[2].rcs_dbsm=1", "a list of 2"),
+        ("[[target]]\n[[target]]\nsize = 1", "seed=3", "target[1]: unknown field `size`"),
+        ("[target]\nsize = 1", "seed=3", "unknown field `size`"),
+        ("", "target=7", "the table of a target"),
+    ] {
+        let message = overridden(toml, pair).unwrap_err();
+        assert!(message.contains(part), "{message:?} does not say {part:?}");
+    }
+}
+
+#[test]
+fn the_number_of_targets_can_be_chosen() {
+    let choice = |targets| ScenarioChoice { targets: Some(targets), ..ScenarioChoice::default() }.load();
+    assert_eq!(choice(1).unwrap(), Scenario::default());
+    assert_eq!(choice(4).unwrap(), Scenario::default().with_targets(4));
+    assert_eq!(choice(0).unwrap().targets, []);
+    let message = choice(17).unwrap_err().to_string();
+    assert!(message.contains("targets = 17: must be at most 16"), "{message}");
+    let file = Some(concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/scenarios/crossing.toml").into());
+    let own = ScenarioChoice { file, targets: Some(3), ..ScenarioChoice::default() }.load().unwrap();
+    assert!(matches!(own.targets[0].motion, Motion::Line { .. }), "as many as there are: unchanged");
+}
+
+/// Two targets of the scenario pass each other at 1.3 m, at the speed that its comments state.
+#[test]
+fn targets_of_the_crossing_pass_each_other() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/scenarios/crossing.toml");
+    let source = EchoSource::new(&load_scenario(&Layers::from_file(file)).unwrap()).unwrap();
+    let (mut nearest_m, mut before) = (f64::INFINITY, source.targets(0));
+    for frame in 1..600 {
+        let targets = source.targets(frame);
+        assert_eq!(targets.len(), 3);
+        nearest_m = nearest_m.min((targets[0].position_m - targets[1].position_m).norm());
+        for t in 0..2 {
+            let step_m = (targets[t].position_m - before[t].position_m).norm();
+            assert!((step_m - 0.075).abs() < 1e-9, "{step_m}");
+        }
+        before = targets;
+    }
+    assert!((1.2..1.4).contains(&nearest_m), "{nearest_m}");
+    let people = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/scenarios/hall-people.toml");
+    assert_eq!(load_scenario(&Layers::from_file(people)).unwrap().targets.len(), 3);
+}
+
 /// Texts of the given characters, of at most `most` of them.
 fn text(characters: &'static str, most: usize) -> impl Strategy<Value = String> {
     let one = prop::sample::select(characters.chars().collect::<Vec<_>>());
@@ -114,6 +179,7 @@ fn keys() -> impl Strategy<Value = String> {
         "target.motion.circle",
         "target.motion.circle.radius_m",
         "target.rcs_dbsm",
+        "target[0].motion",
         "surface.phases",
         "surface.phases.aligned.toward_m[0]",
         "channel.angles",

@@ -252,6 +252,49 @@ async fn the_truth_is_told_even_to_a_fusion_center_that_comes_late() {
     assert_eq!((truth.made, truth.confirmed, truth.lost), (30, 30, 0));
 }
 
+#[tokio::test]
+async fn the_echoes_and_the_truth_of_several_targets_are_told() {
+    let (sender, mut heard) = mpsc::unbounded_channel();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let fusion = listener.local_addr().unwrap().to_string();
+    let server = tonic::transport::Server::builder()
+        .add_service(FusionServer::new(Listener(sender)))
+        .serve_with_incoming(TcpListenerStream::new(listener));
+    tokio::spawn(server);
+    let simulator = Running::start(|raw| {
+        raw.frames = 6;
+        raw.fusion = Some(fusion);
+        raw.scenario.set =
+            vec!["target=[{motion='walk', until_frame=4}, {motion='walk', from_frame=2}]".into()];
+    })
+    .await;
+    let source = EchoSource::new(&simulator.scenario).unwrap();
+    let mut nodes: Vec<EchoSubscriber> = (0..3).map(|node| simulator.node(node)).collect();
+    let frames = take(&mut nodes[1], 6).await;
+    for (frame, delivery) in (0..).zip(frames) {
+        let targets = source.targets(frame);
+        assert_eq!(delivery.frame.samples, source.frame_of(1, frame, &targets).as_slice(), "frame {frame}");
+        let told = within("a record", heard.recv()).await.unwrap().targets.unwrap().targets;
+        let identities: Vec<u64> = told.iter().map(|target| target.identity).collect();
+        let expected: &[u64] = [&[0][..], &[0, 1], &[1]][frame as usize / 2];
+        assert_eq!(identities, expected, "frame {frame}");
+        for (told, target) in told.iter().zip(&targets) {
+            let at = told.position.unwrap();
+            assert_eq!(
+                (at.x_m, at.y_m, told.rcs_m2),
+                (target.position_m.x, target.position_m.y, target.rcs_m2)
+            );
+            assert_eq!(told.gains.len(), if targets.len() > 1 { 18 } else { 0 });
+        }
+    }
+    take(&mut nodes[0], 6).await;
+    take(&mut nodes[2], 6).await;
+    for node in nodes {
+        node.close().await;
+    }
+    assert_eq!(simulator.ended().await.truth.confirmed, 6);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_target_goes_another_way_when_told_to_and_the_truth_with_it() {
     let (sender, mut heard) = mpsc::unbounded_channel();

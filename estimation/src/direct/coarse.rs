@@ -8,7 +8,7 @@
 
 use model::Point;
 use nalgebra::DVector;
-use num_complex::Complex64;
+use num_complex::{Complex32, Complex64};
 
 use super::block::{block_row, block_term};
 use super::detection::{peak_widths_m, resolution_m};
@@ -55,11 +55,14 @@ pub(super) struct CoarseGrid {
     views: Vec<Vec<IrsView>>,
 }
 
+/// Real and imaginary parts over all subcarriers.
+pub(super) type SplitRow = (Vec<f32>, Vec<f32>);
+
 /// Beamformed evidence of a node.
 pub(super) struct Beamed<'a> {
     node: &'a NodeEvidence,
     /// Per beam, over all subcarriers; empty without a spectrum.
-    pub spectra: Vec<(Vec<f32>, Vec<f32>)>,
+    pub spectra: Vec<SplitRow>,
     /// Per path and beam, of the block and of its derivative.
     blocks: Vec<Vec<[Vec<Complex64>; 2]>>,
 }
@@ -246,15 +249,14 @@ impl CoarseGrid {
         }
     }
 
+    /// A spectrum of node `l` in all beams, over all subcarriers.
+    pub fn beamed_spectra(&self, l: usize, rows: &[Vec<Complex64>]) -> Vec<SplitRow> {
+        self.beams[l].responses.iter().map(|arrival| split(&beamformed(rows, arrival))).collect()
+    }
+
     /// The evidence of node `l` in all beams.
     pub fn beamed<'a>(&self, l: usize, node: &'a NodeEvidence) -> Beamed<'a> {
         let responses = &self.beams[l].responses;
-        let spectrum = |rows: &Vec<Vec<Complex64>>| {
-            let beam = |arrival: &Vec<Complex64>| {
-                beamformed(rows, arrival).iter().map(|y| (y.re as f32, y.im as f32)).unzip()
-            };
-            responses.iter().map(beam).collect()
-        };
         let blocks = |path: &PathEvidence| match path {
             PathEvidence::Block(expansion) => {
                 let both = [&expansion.block, &expansion.block_derivative];
@@ -264,7 +266,7 @@ impl CoarseGrid {
         };
         Beamed {
             node,
-            spectra: node.spectrum.as_ref().map(spectrum).unwrap_or_default(),
+            spectra: node.spectrum.as_ref().map(|rows| self.beamed_spectra(l, rows)).unwrap_or_default(),
             blocks: node.paths.iter().map(blocks).collect(),
         }
     }
@@ -281,14 +283,29 @@ impl CoarseGrid {
         }
         let used: Vec<usize> =
             (0..scene.irs_count()).filter(|&k| beamed.node.paths[k] == PathEvidence::Spectrum).collect();
+        let row = |beam: usize| &beamed.spectra[beam];
+        self.each_product(scene, l, &used, row, |point, place, product| {
+            take(point, used[place], f64::from(product.norm_sqr()));
+        });
+    }
+
+    /// Calls `take` with (point, place in `used`, sum of the products of the atom of a point and a row, which depends on the beam)
+    /// for every point and IRS k of `used`.
+    pub fn each_product<'a>(
+        &self,
+        scene: &Scene,
+        l: usize,
+        used: &[usize],
+        row: impl Fn(usize) -> &'a SplitRow,
+        mut take: impl FnMut(usize, usize, Complex32),
+    ) {
         for point in 0..self.points() {
             let (w_re, w_im) = self.atom(scene, point, l);
-            let (y_re, y_im) = &beamed.spectra[self.beam_of(l, point)];
-            for &k in &used {
+            let (y_re, y_im) = row(self.beam_of(l, point));
+            for (place, &k) in used.iter().enumerate() {
                 let own = scene.range(k);
                 let y = (&y_re[own.clone()], &y_im[own.clone()]);
-                let energy = energy(y, (&w_re[own.clone()], &w_im[own]));
-                take(point, k, f64::from(energy));
+                take(point, place, product(y, (&w_re[own.clone()], &w_im[own])));
             }
         }
     }
@@ -322,8 +339,13 @@ pub(super) fn places(scene: &Scene) -> (RegularGrid, f64) {
     (RegularGrid::new(min.as_slice().to_vec(), max.as_slice(), longest.as_slice()), loss)
 }
 
-/// `|sum y w|^2`.
-pub(super) fn energy((y_re, y_im): (&[f32], &[f32]), (w_re, w_im): (&[f32], &[f32])) -> f32 {
+/// A row as real and imaginary parts in single precision.
+pub(super) fn split(row: &[Complex64]) -> SplitRow {
+    row.iter().map(|y| (y.re as f32, y.im as f32)).unzip()
+}
+
+/// `sum y w`.
+fn product((y_re, y_im): (&[f32], &[f32]), (w_re, w_im): (&[f32], &[f32])) -> Complex32 {
     let (mut re, mut im) = ([0f32; LANES], [0f32; LANES]);
     let chunks = y_re.chunks(LANES).zip(y_im.chunks(LANES)).zip(w_re.chunks(LANES).zip(w_im.chunks(LANES)));
     for ((a, b), (c, d)) in chunks {
@@ -342,7 +364,7 @@ pub(super) fn energy((y_re, y_im): (&[f32], &[f32]), (w_re, w_im): (&[f32], &[f3
             }
         }
     }
-    re.iter().sum::<f32>().powi(2) + im.iter().sum::<f32>().powi(2)
+    Complex32::new(re.iter().sum(), im.iter().sum())
 }
 
 #[cfg(test)]
@@ -353,16 +375,14 @@ mod tests {
 
     /// Lengths that fill all lanes, and lengths that do not.
     #[test]
-    fn energies_are_squared_sums() {
+    fn products_are_summed() {
         let [a, b, c, d] =
             [0.1, 1.2, 2.5, 3.9].map(|at: f32| (0..19).map(|i| (at + i as f32).sin()).collect::<Vec<f32>>());
         for n in 1..=19 {
-            let product = |i: usize| {
-                Complex64::new(a[i].into(), b[i].into()) * Complex64::new(c[i].into(), d[i].into())
-            };
-            let expected = (0..n).map(product).sum::<Complex64>().norm_sqr();
-            let found = f64::from(energy((&a[..n], &b[..n]), (&c[..n], &d[..n])));
-            assert!((found - expected).abs() < 1e-5 * (1.0 + expected), "{n}: {found} {expected}");
+            let expected: Complex32 =
+                (0..n).map(|i| Complex32::new(a[i], b[i]) * Complex32::new(c[i], d[i])).sum();
+            let found = product((&a[..n], &b[..n]), (&c[..n], &d[..n]));
+            assert!((found - expected).norm() < 1e-5 * (1.0 + expected.norm()), "{n}: {found} {expected}");
         }
     }
 

@@ -20,18 +20,15 @@
 
 use model::Point;
 use nalgebra::{DMatrix, DVector};
-use num_complex::Complex64;
 use statrs::function::erf::erfc;
 use tracking::{Birth, FrameUpdate, Observation, PositionLaw, Predicted, Updated, existence_after};
 
 use super::certainty::without_noise;
-use super::joint::JointLikelihood;
-use super::layout::View;
+use super::joint::{JointLikelihood, OthersNode};
 use super::likelihood::Term;
 use super::locate::{DirectLocator, Survey, noise_factor};
-use super::moments::{Moments, NodeSight};
 use super::posterior::Hypotheses;
-use super::several::residual_map;
+use super::residual::ResidualMaps;
 use crate::ascent::{Expansion, climb};
 
 /// Tracks that exist with more than this probability are projected out for the others.
@@ -97,71 +94,26 @@ impl FollowedFrame<'_> {
     }
 
     /// What a target at a place adds on every path to others that are there.
-    fn terms(&self, others: &[Vec<View>], base: &[f64], at: &DVector<f64>) -> Vec<Term> {
-        let likelihood = self.likelihood();
-        let (scene, layout) = (&self.locator.scene, self.locator.scene.layout());
-        let own = layout.views(&layout.position_m(at), true);
-        let (all, axes) = (others.len() + 1, at.len());
-        let views: Vec<&Vec<View>> = others.iter().chain([&own]).collect();
-        let mut terms = Vec::with_capacity(base.len());
-        for (l, rows) in likelihood.sensing() {
-            let sight = NodeSight::new(Some(rows), views.iter().map(|views| &views[l]).collect());
-            for k in likelihood.paths(l) {
-                let reflecting: Vec<&View> = views.iter().map(|views| &views[k]).collect();
-                let moments = Moments::new(layout, k, &sight, &reflecting, None);
-                let whole = moments.expansion();
-                let place = (all - 1) * axes;
-                let expansion = Expansion {
-                    value: whole.value - base[terms.len()],
-                    gradient: whole.gradient.rows(place, axes).into_owned(),
-                    information: whole.information.view((place, place), (axes, axes)).into_owned(),
-                };
-                let (sensor_m, reflector_m) = (own[l].distance_m, own[k].distance_m);
-                let unit_snr = scene.unit_snr(own[k].strength(), sensor_m, reflector_m) * left(&moments.gram);
-                terms.push(Term {
-                    sensor: l,
-                    reflector: k,
-                    expansion,
-                    moments: None,
-                    unit_snr: Some(unit_snr),
-                });
-            }
-        }
+    fn terms(&self, others: &[OthersNode], at: &DVector<f64>) -> Vec<Term> {
+        let scene = &self.locator.scene;
+        let views = scene.layout().views(&scene.layout().position_m(at), true);
+        let mut terms = Vec::new();
+        self.likelihood().each_beside(others, &views, |sensor, reflector, moments, left| {
+            let (sensor_m, reflector_m) = (views[sensor].distance_m, views[reflector].distance_m);
+            let unit_snr = scene.unit_snr(views[reflector].strength(), sensor_m, reflector_m) * left;
+            let expansion = moments.expansion();
+            terms.push(Term { sensor, reflector, expansion, moments: None, unit_snr: Some(unit_snr) });
+        });
         terms
-    }
-
-    /// The values of all paths with these targets.
-    fn base(&self, targets: &[Vec<View>]) -> Vec<f64> {
-        let likelihood = self.likelihood();
-        let mut values = Vec::new();
-        for (l, rows) in likelihood.sensing() {
-            let sight = NodeSight::new(Some(rows), targets.iter().map(|views| &views[l]).collect());
-            for k in likelihood.paths(l) {
-                let reflecting: Vec<&View> = targets.iter().map(|views| &views[k]).collect();
-                let value = match targets {
-                    [] => 0.0,
-                    _ => {
-                        Moments::new(self.locator.scene.layout(), k, &sight, &reflecting, None)
-                            .expansion()
-                            .value
-                    }
-                };
-                values.push(value);
-            }
-        }
-        values
     }
 
     /// The maximum of Bayes factor and prior from a start; without a prior the factor is relative to a density of one.
     fn peak(
         &self,
-        others_m: &[Point],
+        others: &[OthersNode],
         start: DVector<f64>,
         prior: Option<&PositionLaw>,
     ) -> Option<FollowedPeak> {
-        let layout = self.locator.scene.layout();
-        let others: Vec<Vec<View>> = others_m.iter().map(|p| layout.views(p, true)).collect();
-        let base = self.base(&others);
         let known = match prior {
             Some(law) => Some((law.mean_m().clone(), law.covariance_m2().clone().cholesky()?)),
             None => None,
@@ -169,7 +121,7 @@ impl FollowedFrame<'_> {
         let prior_information =
             known.as_ref().map_or(DMatrix::zeros(start.len(), start.len()), |(_, factor)| factor.inverse());
         let objective = |at: &DVector<f64>| {
-            let terms = self.terms(&others, &base, at);
+            let terms = self.terms(others, at);
             let mut total = Expansion::zeros(at.len());
             total.value = self.hypotheses.log_bayes_factor(&terms);
             for (term, weight) in terms.iter().zip(self.hypotheses.weights(&terms)) {
@@ -188,7 +140,7 @@ impl FollowedFrame<'_> {
         let longest = DVector::repeat(start.len(), self.locator.longest_step_m());
         let summit = climb(start, &longest, objective);
         // The energy of a path holds one unit of noise on average, which carries no information; near nothing may be left.
-        let mut terms = self.terms(&others, &base, &summit.at);
+        let mut terms = self.terms(others, &summit.at);
         let weights = self.hypotheses.weights(&terms);
         without_noise(&mut terms, self.hypotheses.noise_factor());
         let mut information = prior_information.clone();
@@ -226,15 +178,27 @@ impl FollowedFrame<'_> {
         (0..places.dimensions()).map(axis).product::<f64>().clamp(0.0, 1.0)
     }
 
+    /// These targets, node by node.
+    fn others(&self, positions_m: &[Point]) -> Vec<OthersNode> {
+        self.likelihood().others(&self.locator.scene.layout().joint_coordinates(positions_m))
+    }
+
     /// The possible new targets beside these. One that probably exists is taken out of the data for the next ones, so that its side
     /// peaks are not born as well; so is one outside of the searched area, which is not born itself.
     fn births(&self, mut present_m: Vec<Point>, tracks: &[Updated]) -> Vec<Birth> {
+        let places = &self.locator.grid.places;
+        let mut maps = ResidualMaps::new(self.locator, self.likelihood());
+        let mut looked = |present_m: &[Point]| {
+            let others = self.others(present_m);
+            let state = self.locator.scene.layout().joint_coordinates(present_m);
+            let map = (!present_m.is_empty()).then(|| maps.map(&state, &others));
+            (places.peaks(map.as_ref().unwrap_or(&self.survey.values.total)).into_iter(), others)
+        };
         let mut births: Vec<Birth> = Vec::new();
-        let mut peaks = self.peaks(&present_m).into_iter();
+        let (mut peaks, mut others) = looked(&present_m);
         for _ in 0..self.settings.most_births {
             let Some((point, _)) = peaks.next() else { break };
-            let start = self.locator.grid.places.coordinates(point);
-            let Some(peak) = self.peak(&present_m, start, None) else { continue };
+            let Some(peak) = self.peak(&others, places.coordinates(point), None) else { continue };
             let mut known =
                 tracks.iter().map(|track| &track.law).chain(births.iter().map(|birth| &birth.law));
             if known.any(|law| distance(law, &peak.law) < SAME) {
@@ -244,26 +208,13 @@ impl FollowedFrame<'_> {
             let existence = existence_after(0.5, odds);
             if existence > PRESENT {
                 present_m.push(self.locator.position_m(peak.law.mean_m()));
-                peaks = self.peaks(&present_m).into_iter();
+                (peaks, others) = looked(&present_m);
             }
             if peak.inside == 1.0 {
                 births.push(Birth { law: peak.law, existence });
             }
         }
         births
-    }
-
-    /// The peaks of the likelihood of one target more on the grid, highest first.
-    fn peaks(&self, present_m: &[Point]) -> Vec<(usize, f64)> {
-        let places = &self.locator.grid.places;
-        if present_m.is_empty() {
-            return places.peaks(&self.survey.values.total);
-        }
-        let coordinates =
-            |p: &Point| self.locator.scene.layout().coordinates(p).iter().copied().collect::<Vec<_>>();
-        let state: Vec<f64> = present_m.iter().flat_map(coordinates).collect();
-        let nodes = self.likelihood().present(&DVector::from_vec(state));
-        places.peaks(&residual_map(self.locator, self.survey, &nodes))
     }
 }
 
@@ -291,6 +242,7 @@ impl Observation for FollowedFrame<'_> {
                     .map(|j| place(&tracks[j]))
                     .collect();
                 let law = &predicted[i].law;
+                let others = self.others(&others);
                 let Some(peak) = self.peak(&others, tracks[i].law.mean_m().clone(), Some(law)) else {
                     continue;
                 };
@@ -318,14 +270,6 @@ impl Observation for FollowedFrame<'_> {
         let births = self.births(present_m, &tracks);
         FrameUpdate { tracks, births }
     }
-}
-
-/// Share of the last atom that the others leave.
-fn left(gram: &model::CMatrix) -> f64 {
-    let last = gram.nrows() - 1;
-    let unit = DVector::from_fn(gram.nrows(), |i, _| Complex64::from(if i == last { 1.0 } else { 0.0 }));
-    let Some(factor) = gram.clone().cholesky() else { return 0.0 };
-    1.0 / (factor.solve(&unit)[last].re * gram[(last, last)].re).max(1.0)
 }
 
 /// Squared distance of two laws in units of its variance.

@@ -101,20 +101,27 @@ impl RegularGrid {
 
     /// Local maxima among all neighbours, highest first.
     pub fn peaks(&self, values: &[f64]) -> Vec<(usize, f64)> {
-        let directions = 3usize.pow(self.dimensions() as u32);
-        let is_peak = |point: usize| {
-            (0..directions).all(|direction| {
-                let (mut code, mut stride, mut place) = (direction, 1, 0);
-                for (index, count) in self.indices(point).zip(&self.counts) {
-                    let moved = index + code % 3;
-                    if moved == 0 || moved > *count {
-                        return true;
-                    }
-                    place += (moved - 1) * stride;
-                    stride *= count;
+        // Steps along every dimension, and the change of the index that they make.
+        let dimensions = self.dimensions();
+        let neighbours: Vec<([isize; 3], isize)> = (0..3usize.pow(dimensions as u32))
+            .map(|code| {
+                let (mut code, mut stride, mut steps, mut change) = (code, 1, [0; 3], 0);
+                for (step, count) in steps.iter_mut().zip(&self.counts) {
+                    *step = (code % 3) as isize - 1;
+                    change += *step * stride;
+                    stride *= *count as isize;
                     code /= 3;
                 }
-                values[place] <= values[point]
+                (steps, change)
+            })
+            .collect();
+        let is_peak = |point: usize| {
+            let mut at = [0; 3];
+            at.iter_mut().zip(self.indices(point)).for_each(|(at, index)| *at = index as isize);
+            neighbours.iter().all(|(steps, change)| {
+                let outside = |i: usize| !(0..self.counts[i] as isize).contains(&(at[i] + steps[i]));
+                values[point.wrapping_add_signed(*change).min(values.len() - 1)] <= values[point]
+                    || (0..dimensions).any(outside)
             })
         };
         let mut peaks: Vec<(usize, f64)> =

@@ -174,6 +174,12 @@ impl Layout {
         DVector::from_iterator(self.axes.len(), self.axes.iter().map(|&axis| position_m[axis]))
     }
 
+    /// Free coordinates of some positions, one after the other.
+    pub(super) fn joint_coordinates(&self, positions_m: &[Point]) -> DVector<f64> {
+        let each = positions_m.iter().flat_map(|position_m| self.axes.iter().map(|&axis| position_m[axis]));
+        DVector::from_iterator(positions_m.len() * self.axes.len(), each)
+    }
+
     /// Angular baseband frequency of all subcarriers, by owner.
     pub(super) fn frequencies_rad_s(&self) -> &[f64] {
         &self.frequencies_rad_s

@@ -21,7 +21,7 @@ use crate::location::{Caution, Fault};
 /// Largest number of grid peaks from which an ascent starts.
 const MOST_CLIMBS: usize = 6;
 /// Ascents also start from grid peaks that are lower than the highest by up to this log-likelihood ratio.
-const NEARLY_AS_HIGH: f64 = 4.6;
+pub(super) const NEARLY_AS_HIGH: f64 = 4.6;
 /// A position whose log-likelihood ratio to the fix is below minus this is neglected.
 pub(super) const NEGLIGIBLE: f64 = 18.0;
 /// Least number of complex degrees of freedom on which the noise power is measured again.

@@ -42,6 +42,7 @@ mod locate;
 mod moments;
 mod posterior;
 mod protection;
+mod residual;
 mod scene;
 mod several;
 #[cfg(test)]

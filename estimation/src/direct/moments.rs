@@ -12,13 +12,19 @@
 //! inner product is one of short vectors. What is accumulated here, [`Moments`], is additive over frames in which the
 //! gains hold: adding the moments of frames adds them coherently.
 
+use std::ops::Range;
+
 use model::CMatrix;
 use model::units::SPEED_OF_LIGHT_M_S;
 use nalgebra::{DMatrix, DVector};
 use num_complex::Complex64;
 
+use super::joint::OthersPath;
 use super::layout::{Layout, View};
 use crate::ascent::Expansion;
+
+/// Less of an atom than this share is rounding.
+const LEAST_SHARE: f64 = 1e-9;
 
 /// The targets as the sensors of one node see them: beamformed data, and inner products of the responses.
 #[derive(Debug, Clone)]
@@ -101,8 +107,49 @@ impl Moments {
         reflecting: &[&View],
         offset: Option<&[Complex64]>,
     ) -> Self {
+        Self::of_streams(layout.range(k), node, turned_streams(layout, k, &node.sensing, reflecting, offset))
+    }
+
+    /// The moments of one target on path (l, k) beside others, which are projected out of its atom and derivatives and are no longer
+    /// in the data, and the share of its atom that is left. `across` are the products of the others' responses with the target's.
+    pub fn beside(
+        layout: &Layout,
+        node: &NodeSight,
+        reflecting: &View,
+        across: &[Vec<Complex64>],
+        others: &OthersPath,
+    ) -> (Self, f64) {
+        let streams = turned_streams(layout, others.k, &node.sensing, &[reflecting], None);
+        let mut along = CMatrix::zeros(across.len(), streams.len());
+        for (t, (across, stream)) in across.iter().zip(&others.streams).enumerate() {
+            let value = inner(stream, &streams[0]);
+            along[(t, 0)] = across[0] * value;
+            for i in 1..streams.len() {
+                along[(t, i)] = across[0] * inner(stream, &streams[i]) + across[i] * value;
+            }
+        }
+        let mut moments = Self::of_streams(layout.range(others.k), node, streams);
+        let whole = moments.gram[(0, 0)].re;
+        if across.is_empty() {
+            return (moments, 1.0);
+        }
+        let taken = &others.whitening * along;
+        let common = |i: usize, j: usize| taken.column(i).dotc(&taken.column(j));
+        let left = (1.0 - common(0, 0).re / whole).max(0.0);
+        // Of an atom of which only rounding is left there is nothing.
+        moments.gram[(0, 0)] = Complex64::from(if left > LEAST_SHARE { left * whole } else { 0.0 });
+        for j in 0..moments.slopes.len() {
+            moments.mixed[(0, j)] -= common(0, 1 + j);
+            for i in 0..moments.slopes.len() {
+                moments.curvature[(i, j)] -= common(1 + i, 1 + j);
+            }
+        }
+        (moments, left)
+    }
+
+    /// The moments of targets with these streams, each with its derivatives, on the subcarriers `own`.
+    fn of_streams(own: Range<usize>, node: &NodeSight, streams: Vec<Vec<Complex64>>) -> Self {
         let sensing = &node.sensing;
-        let streams = turned_streams(layout, k, sensing, reflecting, offset);
         let products = gram(&streams);
         let (targets, axes) = (sensing.len(), sensing.first().map_or(0, |view| view.arrival.len() - 1));
         let parameters = streams.len() / targets.max(1) - 1;
@@ -119,7 +166,6 @@ impl Moments {
             streams: Vec::new(),
         };
         if let Some(spectrum) = node.spectrum {
-            let own = layout.range(k);
             for t in 0..targets {
                 let value = &streams[stream(t, 0)];
                 // What every sensor has received of this stream.

@@ -3,39 +3,41 @@
 //! The likelihood is that of the direct method with T positions: on every path the mean is a sum of T atoms with free gains
 //! ([`moments`](super::moments)). Targets are born one at a time. The first comes from the survey; every further one from the
 //! map of the residual, in which the present targets are projected out of the data and of each candidate, and the energy is
-//! divided by what is left of the candidate. From its best peaks all positions climb together. A target is accepted if noise alone
-//! would raise the likelihood by as much, anywhere in the area, with at most the allowed false-alarm probability: the
-//! residual of a path is noise where all targets are accounted for, so that the law of the first detection holds. At last every
-//! target is searched anew against the others, and one whose absence costs too little is removed.
+//! divided by what is left of the candidate ([`residual`](super::residual)). From its best peak the new target climbs alone, then all
+//! positions climb together. Where the map without one of the targets has its highest value elsewhere, that target is searched anew.
+//! A target is accepted if noise alone would raise the likelihood by as much, anywhere in the area, with at most the
+//! allowed false-alarm probability: the residual of a path is noise where all targets are accounted for, so that the law of
+//! the first detection holds. One whose absence costs too little in the end is removed.
 //!
 //! Two targets whose distance is within its own uncertainty cannot be told apart; they are reported as one that is unresolved.
 //! Only spectra carry several targets: a block holds the echoes about one delay.
 
 use model::Point;
 use nalgebra::{DMatrix, DVector};
-use num_complex::Complex64;
 
 use super::clocks::{ClockUpdate, SurveyClocks};
-use super::coarse::energy;
-use super::evidence::{Evidence, NodeEvidence};
-use super::joint::{JointLikelihood, PresentNode};
-use super::locate::{DirectLocator, Missed, Survey, noise_factor};
-use super::moments::inner;
-use crate::ascent::{Expansion, Summit, climb};
+use super::evidence::Evidence;
+use super::joint::{JointLikelihood, OthersNode, losses};
+use super::locate::{DirectLocator, Missed, NEARLY_AS_HIGH, Survey, noise_factor};
+use super::residual::ResidualMaps;
+use crate::ascent::{Expansion, Summit, climb, climb_roughly};
 
-/// Ascents from the map of the first target, and from that of every further one.
-const FIRST_STARTS: usize = 4;
-const LATER_STARTS: usize = 3;
+/// Peaks of a map that are tried.
+const MOST_STARTS: usize = 4;
 /// Rounds in which every target is searched anew.
 const MOST_ROUNDS: usize = 3;
-/// A path is left out at candidates of which less than this share is left.
-const LEAST_LEFT: f64 = 0.05;
+/// A target is searched anew where the map of the others has its highest value more than this many steps away,
+const ANEW_STEPS: f64 = 2.5;
+/// and moved there with the others if that place alone has this share of its energy.
+const ANEW_SHARE: f64 = 0.9;
+/// The others are free to move where that explains more than this share of a target's energy.
+const MOVED_SHARE: f64 = 0.05;
 /// Two targets are one if their distance, squared, in units of its variance is below this.
 const LEAST_SEPARATION: f64 = 9.0;
 /// Targets closer than this share of the resolution have fallen together: their atoms are the same to rounding.
 const SAME_PLACE: f64 = 1e-3;
 /// A larger relative gain of the likelihood is an improvement.
-const BETTER: f64 = 1e-9;
+const BETTER: f64 = 1e-5;
 /// Largest number of targets of a frame.
 pub const MOST_TARGETS: usize = 16;
 
@@ -80,38 +82,62 @@ impl TargetList {
     }
 }
 
-/// The joint likelihood of a survey, with the prior of its clocks.
+/// The search in a survey, with the prior of its clocks.
 struct SeveralSearch<'a> {
     locator: &'a DirectLocator,
     survey: &'a Survey,
     likelihood: JointLikelihood<'a>,
+    maps: ResidualMaps<'a>,
+    /// Energy of the spectra and number of their entries.
+    energy: (f64, usize),
 }
 
-/// The accepted targets.
-struct Accepted {
-    summit: Summit,
-    /// Those that may be two.
+/// A state, and what the likelihood is there.
+struct Resolved {
+    at: DVector<f64>,
+    /// With the prior of the clocks.
+    value: f64,
+    /// Without it.
+    here: Expansion,
+    /// Ratio of the noise power in the residual to the one that the nodes reported.
+    noise_factor: f64,
+    /// Targets that may be two.
     unresolved: Vec<usize>,
 }
 
 impl DirectLocator {
-    /// The targets of a survey, at most `most` of them. A frame without a target gives an empty list.
+    /// The targets of a survey, at most `most` of them. A frame without a target gives an empty list. Where clocks are unknown, a
+    /// clock whose offset contradicts its prior is searched anew as in a fix of one target.
     pub fn locate_several(&self, survey: &Survey, most: usize) -> Result<TargetList, Missed> {
         if !self.fits(survey) || survey.evidence.spectra() == 0 {
             return Err(Missed::NoEvidence);
         }
+        let mut list = self.list_several(survey, most)?;
+        let (mut stepped, mut kept) = (Vec::new(), None);
+        while let Some(l) = list.clocks.as_ref().and_then(|update| self.shifted(update)) {
+            let wider = self.with_unknown_clock(kept.as_ref().unwrap_or(survey), l);
+            let Some(wider) = wider.filter(|_| !stepped.contains(&l)) else { break };
+            stepped.push(l);
+            list = self.list_several(&wider, most)?;
+            kept = Some(wider);
+        }
+        if let Some(update) = &mut list.clocks {
+            update.stepped = stepped;
+        }
+        Ok(list)
+    }
+
+    fn list_several(&self, survey: &Survey, most: usize) -> Result<TargetList, Missed> {
         let likelihood = JointLikelihood {
             layout: self.scene.layout(),
             evidence: &survey.evidence,
             offsets: survey.clocks.is_some(),
         };
-        let search = SeveralSearch { locator: self, survey, likelihood };
-        let accepted = search.run(most.min(MOST_TARGETS));
-        search.list(accepted)
+        let maps = ResidualMaps::new(self, likelihood);
+        let energy = survey.evidence.spectral_energy();
+        SeveralSearch { locator: self, survey, likelihood, maps, energy }.run(most.min(MOST_TARGETS))
     }
-}
 
-impl DirectLocator {
     /// The exact bound on the free coordinates of several targets together, in their order, from echoes without noise: the gains of
     /// all paths are unknown, clocks known. None where the positions are not determined.
     pub fn joint_bound_m2(&self, noiseless: &Evidence, positions_m: &[Point]) -> Option<DMatrix<f64>> {
@@ -120,11 +146,7 @@ impl DirectLocator {
         }
         let layout = self.scene.layout();
         let likelihood = JointLikelihood { layout, evidence: noiseless, offsets: false };
-        let coordinates: Vec<f64> = positions_m
-            .iter()
-            .flat_map(|p| layout.coordinates(p).iter().copied().collect::<Vec<_>>())
-            .collect();
-        let information = likelihood.expand(&DVector::from_vec(coordinates)).information;
+        let information = likelihood.expand(&layout.joint_coordinates(positions_m)).information;
         information.cholesky().map(|factor| factor.inverse())
     }
 }
@@ -138,79 +160,130 @@ impl SeveralSearch<'_> {
         self.survey.clocks.as_ref()
     }
 
-    fn run(&self, most: usize) -> Accepted {
-        let offsets = self.clocks().map_or(0, SurveyClocks::nodes);
-        let none = Summit { at: DVector::zeros(offsets), value: 0.0 };
-        let mut accepted = Accepted { summit: none, unresolved: Vec::new() };
-        while self.likelihood.targets(&accepted.summit.at) < most {
-            let Some(next) = self.next(&mut accepted) else { break };
-            accepted = Accepted { summit: next, unresolved: Vec::new() };
+    fn run(&mut self, most: usize) -> Result<TargetList, Missed> {
+        let mut present = self.empty();
+        while self.likelihood.targets(&present.at) < most {
+            let Some(next) = self.next(&mut present) else { break };
+            present = next;
         }
-        self.without_superfluous(accepted)
+        if self.likelihood.targets(&present.at) == 0 {
+            let covariance_m2 = DMatrix::zeros(0, 0);
+            let targets = Vec::new();
+            return Ok(TargetList { targets, covariance_m2, log_likelihood: 0.0, clocks: None });
+        }
+        loop {
+            let unresolved = std::mem::take(&mut present.unresolved);
+            present = Resolved { unresolved, ..self.resolved(self.climb(present.at).at) };
+            let energies = self.energies(&present);
+            let weakest = (0..energies.len()).min_by(|&a, &b| energies[a].total_cmp(&energies[b]));
+            match weakest
+                .filter(|&t| energies.len() > 1 && !self.is_detected(energies[t], present.noise_factor))
+            {
+                Some(superfluous) => {
+                    present.at = self.without(&present.at, superfluous);
+                    present.unresolved.clear();
+                }
+                None => return self.list(present, &energies),
+            }
+        }
     }
 
     /// The state with one target more, if one is detected that can be told from the others.
-    fn next(&self, accepted: &mut Accepted) -> Option<Summit> {
-        let present = &accepted.summit;
-        for born in self.born(&present.at) {
-            let next = self.improved(born);
-            if !self.is_detected(next.value - present.value, self.noise_factor(&next)) {
-                break;
+    fn next(&mut self, present: &mut Resolved) -> Option<Resolved> {
+        let targets = self.likelihood.targets(&present.at);
+        let others = self.likelihood.others(&present.at);
+        let map = (targets > 0).then(|| self.maps.map(&present.at, &others));
+        let places = &self.locator.grid.places;
+        let peaks = places.peaks(map.as_ref().unwrap_or(&self.survey.values.total));
+        // What a peak may have between the points.
+        let most = |value: f64| value * (1.0 + 2.0 * self.locator.grid.loss);
+        let promising = |value: f64| {
+            let noise = self.noise_factor(present.here.value + most(value), targets + 1);
+            self.is_detected(most(value), noise)
+        };
+        let top = peaks.first().map_or(0.0, |peak| peak.1);
+        let least = top - self.locator.grid.loss * top.abs() - NEARLY_AS_HIGH;
+        let peaks: Vec<(usize, f64)> =
+            peaks.into_iter().take(MOST_STARTS).filter(|peak| promising(peak.1)).collect();
+        let started = |this: &Self, &(point, _): &(usize, f64)| {
+            let found = this.locator.grid.places.coordinates(point);
+            if targets > 0 {
+                return this.climb_beside(&others, found);
+            }
+            let offsets_m = this.clocks().map(|clocks| clocks.start_m(point).clone());
+            this.climb_roughly(DVector::from_iterator(
+                found.len() + this.likelihood.offset_count(),
+                found.iter().chain(offsets_m.iter().flatten()).copied(),
+            ))
+        };
+        let high = peaks.iter().take_while(|peak| peak.1 >= least).count();
+        let mut starts: Vec<Summit> = peaks[..high].iter().map(|peak| started(self, peak)).collect();
+        starts.sort_by(|a, b| b.value.total_cmp(&a.value));
+        let mut lower = peaks[high..].iter();
+        let mut starts = starts.into_iter();
+        loop {
+            let start = starts.next().or_else(|| lower.next().map(|peak| started(self, peak)))?;
+            let start = if targets > 0 { self.with(&present.at, &start.at) } else { start.at };
+            let Some(next) = self.apart(self.climb_roughly(start)) else { continue };
+            let next = self.improved(next);
+            if !self.is_detected(next.value - present.value, next.noise_factor) {
+                continue;
             }
             match self.unresolved_pair(&next) {
                 None => return Some(next),
                 // Another peak may be a target of its own.
-                Some(pair) => accepted.unresolved = self.nearest(present, &next, pair),
+                Some(pair) => present.unresolved = self.nearest(present, &next, pair),
             }
         }
-        None
     }
 
-    /// The states with one target more, highest first.
-    fn born(&self, state: &DVector<f64>) -> Vec<Summit> {
-        let places = &self.locator.grid.places;
-        let targets = self.likelihood.targets(state);
-        let (values, starts) = match targets {
-            0 => (None, FIRST_STARTS),
-            _ => {
-                let nodes = self.likelihood.present(state);
-                (Some(residual_map(self.locator, self.survey, &nodes)), LATER_STARTS)
-            }
-        };
-        let peaks = places.peaks(values.as_ref().unwrap_or(&self.survey.values.total));
-        let summits = peaks.into_iter().take(starts).map(|(point, _)| {
-            let coordinates = targets * self.axes();
-            let offsets_m: Vec<f64> = match self.clocks() {
-                Some(clocks) if targets == 0 => clocks.start_m(point).iter().copied().collect(),
-                _ => state.iter().skip(coordinates).copied().collect(),
-            };
-            let found = places.coordinates(point);
-            let start = state.iter().take(coordinates).chain(found.iter()).copied().chain(offsets_m);
-            self.climb(DVector::from_vec(start.collect()))
-        });
-        self.inside(summits)
-    }
-
-    /// Those of some states whose targets are all in the searched area and apart from each other, highest first.
-    fn inside(&self, summits: impl Iterator<Item = Summit>) -> Vec<Summit> {
-        let inside = |summit: &Summit| {
-            let coordinates = self.likelihood.targets(&summit.at) * self.axes();
-            let mut targets = summit.at.as_slice()[..coordinates].chunks(self.axes());
-            summit.value.is_finite() && targets.all(|at| self.locator.searched(&DVector::from_row_slice(at)))
-        };
+    /// A state whose targets are all in the searched area and apart from each other.
+    fn apart(&self, summit: Summit) -> Option<Resolved> {
+        let coordinates = self.likelihood.targets(&summit.at) * self.axes();
+        let mut targets = summit.at.as_slice()[..coordinates].chunks(self.axes());
+        let inside = targets.all(|at| self.locator.searched(&DVector::from_row_slice(at)));
         let least_m = SAME_PLACE * self.locator.resolution_m;
-        let apart = |summit: &Summit| {
-            let mut pairs = self.pairs(&summit.at);
-            pairs.all(|pair| self.difference(&summit.at, pair).norm() > least_m)
-        };
-        let mut kept: Vec<Summit> = summits.filter(|summit| inside(summit) && apart(summit)).collect();
-        kept.sort_by(|a, b| b.value.total_cmp(&a.value));
-        kept
+        let mut pairs = self.pairs(&summit.at);
+        let apart = pairs.all(|pair| self.difference(&summit.at, pair).norm() > least_m);
+        (summit.value.is_finite() && inside && apart).then(|| self.resolved(summit.at))
+    }
+
+    fn resolved(&self, at: DVector<f64>) -> Resolved {
+        let here = self.likelihood.expand(&at);
+        let targets = self.likelihood.targets(&at);
+        let offsets_m = &at.as_slice()[targets * self.axes()..];
+        let prior = self.clocks().map_or(0.0, |clocks| clocks.log_prior(offsets_m));
+        let noise_factor = self.noise_factor(here.value, targets);
+        Resolved { value: here.value + prior, at, here, noise_factor, unresolved: Vec::new() }
+    }
+
+    /// The state without targets, which says nothing about the clocks.
+    fn empty(&self) -> Resolved {
+        let offsets = self.likelihood.offset_count();
+        let (at, here) = (DVector::zeros(offsets), Expansion::zeros(offsets));
+        Resolved { at, value: 0.0, here, noise_factor: 1.0, unresolved: Vec::new() }
+    }
+
+    fn longest_m(&self, count: usize) -> DVector<f64> {
+        DVector::repeat(count, self.locator.longest_step_m())
     }
 
     fn climb(&self, start: DVector<f64>) -> Summit {
-        let longest = DVector::repeat(start.len(), self.locator.longest_step_m());
+        let longest = self.longest_m(start.len());
         climb(start, &longest, |state| self.expand(state))
+    }
+
+    fn climb_roughly(&self, start: DVector<f64>) -> Summit {
+        let longest = self.longest_m(start.len());
+        climb_roughly(start, &longest, |state| self.expand(state))
+    }
+
+    /// One target beside others that stay.
+    fn climb_beside(&self, others: &[OthersNode], start: DVector<f64>) -> Summit {
+        let longest = self.longest_m(start.len());
+        climb_roughly(start, &longest, |at| {
+            self.likelihood.expand_beside(others, &self.locator.position_m(at))
+        })
     }
 
     fn expand(&self, state: &DVector<f64>) -> Expansion {
@@ -221,16 +294,39 @@ impl SeveralSearch<'_> {
         total
     }
 
-    /// Every target searched anew against the others, as long as that helps.
-    fn improved(&self, mut best: Summit) -> Summit {
+    /// Every target searched anew against the others where their map has its highest value elsewhere, as long as that helps.
+    fn improved(&mut self, mut best: Resolved) -> Resolved {
         let targets = self.likelihood.targets(&best.at);
         if targets < 2 {
             return best;
         }
         for _ in 0..MOST_ROUNDS {
-            let tried = (0..targets).flat_map(|t| self.born(&self.without(&best.at, t)));
-            let highest = tried.max_by(|a, b| a.value.total_cmp(&b.value));
-            match highest.filter(|found| found.value > best.value + BETTER * (1.0 + best.value.abs())) {
+            let energies = losses(&self.likelihood.others(&best.at));
+            let mut better = None;
+            for (t, energy) in energies.iter().enumerate() {
+                let rest = self.without(&best.at, t);
+                let others = self.likelihood.others(&rest);
+                let values = self.maps.map(&rest, &others);
+                let Some(top) = (0..values.len()).max_by(|&a, &b| values[a].total_cmp(&values[b])) else {
+                    continue;
+                };
+                let places = &self.locator.grid.places;
+                let found = places.coordinates(top);
+                let away = &found - best.at.rows(t * self.axes(), self.axes());
+                if away.iter().zip(&places.step).all(|(away, step)| away.abs() <= ANEW_STEPS * step) {
+                    continue;
+                }
+                let alone = self.climb_beside(&others, found);
+                if alone.value < ANEW_SHARE * energy {
+                    continue;
+                }
+                let tried = self.apart(self.climb_roughly(self.with(&rest, &alone.at)));
+                better = tried.filter(|found| found.value > best.value + BETTER * (1.0 + best.value.abs()));
+                if better.is_some() {
+                    break;
+                }
+            }
+            match better {
                 Some(better) => best = better,
                 None => break,
             }
@@ -240,38 +336,37 @@ impl SeveralSearch<'_> {
 
     /// A state without one of its targets.
     fn without(&self, state: &DVector<f64>, target: usize) -> DVector<f64> {
-        let place = target * self.axes()..(target + 1) * self.axes();
-        let kept = state.iter().enumerate().filter(|(i, _)| !place.contains(i)).map(|(_, value)| *value);
-        DVector::from_vec(kept.collect())
+        state.clone().remove_rows(target * self.axes(), self.axes())
+    }
+
+    /// A state with one target more, after the others.
+    fn with(&self, state: &DVector<f64>, target: &DVector<f64>) -> DVector<f64> {
+        let (coordinates, offsets_m) =
+            state.as_slice().split_at(self.likelihood.targets(state) * self.axes());
+        let all = coordinates.iter().chain(target.iter()).chain(offsets_m).copied();
+        DVector::from_iterator(state.len() + target.len(), all)
     }
 
     /// Log-likelihood that each target adds, the others free to move.
-    fn energies(&self, summit: &Summit) -> Vec<f64> {
-        let targets = self.likelihood.targets(&summit.at);
+    fn energies(&self, present: &Resolved) -> Vec<f64> {
+        let targets = self.likelihood.targets(&present.at);
         if targets == 1 {
-            return vec![summit.value];
+            return vec![present.value];
         }
-        let less = |t: usize| summit.value - self.climb(self.without(&summit.at, t)).value;
-        (0..targets).map(less).collect()
-    }
-
-    /// Removes what no longer earns its place.
-    fn without_superfluous(&self, mut accepted: Accepted) -> Accepted {
-        loop {
-            let summit = &accepted.summit;
-            if self.likelihood.targets(&summit.at) < 2 {
-                return accepted;
+        let energy = |t: usize| {
+            let rest = self.without(&present.at, t);
+            let here = self.expand(&rest);
+            // What one step gains; where that is much, it is not enough.
+            let step = here.information.cholesky().map(|factor| factor.solve(&here.gradient));
+            let gained = step.map_or(f64::INFINITY, |step| 0.5 * step.dot(&here.gradient));
+            let energy = present.value - here.value;
+            if gained < MOVED_SHARE * energy {
+                energy - gained
+            } else {
+                present.value - self.climb(rest).value
             }
-            let energies = self.energies(summit).into_iter().enumerate();
-            let Some((weakest, energy)) = energies.min_by(|a, b| a.1.total_cmp(&b.1)) else {
-                return accepted;
-            };
-            if self.is_detected(energy, self.noise_factor(summit)) {
-                return accepted;
-            }
-            accepted.summit = self.climb(self.without(&summit.at, weakest));
-            accepted.unresolved.clear();
-        }
+        };
+        (0..targets).map(energy).collect()
     }
 
     fn probability(&self, energy: f64, noise_factor: f64) -> f64 {
@@ -284,35 +379,36 @@ impl SeveralSearch<'_> {
         self.probability(energy, noise_factor) <= self.locator.settings.false_alarm_probability
     }
 
-    /// Ratio of the noise power in the residual of a state to the one that the nodes reported.
-    fn noise_factor(&self, summit: &Summit) -> f64 {
-        let evidence = &self.survey.evidence;
-        let (energy, entries) = evidence.spectral_energy();
-        let gains = evidence.spectra() * self.likelihood.targets(&summit.at);
-        let freedom = entries as f64 - gains as f64 - 0.5 * summit.at.len() as f64;
-        noise_factor(energy - self.likelihood.expand(&summit.at).value, freedom)
+    /// Ratio of the noise power in the residual of some targets that explain so much to the one that the nodes reported.
+    fn noise_factor(&self, explained: f64, targets: usize) -> f64 {
+        let (energy, entries) = self.energy;
+        let gains = self.survey.evidence.spectra() * targets;
+        let unknowns = targets * self.axes() + self.likelihood.offset_count();
+        noise_factor(energy - explained, entries as f64 - gains as f64 - 0.5 * unknowns as f64)
     }
 
-    /// Covariance of the free coordinates of all targets.
-    fn covariance_m2(&self, summit: &Summit) -> Option<DMatrix<f64>> {
-        let coordinates = self.likelihood.targets(&summit.at) * self.axes();
-        let whole = self.expand(&summit.at).information.cholesky()?.inverse();
-        let covariance = whole.view((0, 0), (coordinates, coordinates)) * self.noise_factor(summit);
+    /// Covariance of the whole state, given the prior of the clocks.
+    fn covariance(&self, present: &Resolved) -> Option<DMatrix<f64>> {
+        let mut information = &present.here.information / present.noise_factor;
+        if let Some(clocks) = self.clocks() {
+            information += clocks.expansion(&present.at).information;
+        }
+        let covariance = information.cholesky()?.inverse();
         covariance.iter().all(|value| value.is_finite()).then_some(covariance)
     }
 
     /// Two targets that cannot be told apart, if there are such.
-    fn unresolved_pair(&self, summit: &Summit) -> Option<[usize; 2]> {
+    fn unresolved_pair(&self, next: &Resolved) -> Option<[usize; 2]> {
         let axes = self.axes();
-        let mut pairs = self.pairs(&summit.at);
-        let Some(covariance) = self.covariance_m2(summit) else {
+        let mut pairs = self.pairs(&next.at);
+        let Some(covariance) = self.covariance(next) else {
             // Two atoms are the same: those of the nearest pair.
-            let distance = |[s, t]: &[usize; 2]| self.difference(&summit.at, [*s, *t]).norm();
+            let distance = |[s, t]: &[usize; 2]| self.difference(&next.at, [*s, *t]).norm();
             return pairs.min_by(|a, b| distance(a).total_cmp(&distance(b)));
         };
         let block = |s: usize, t: usize| covariance.view((s * axes, t * axes), (axes, axes)).into_owned();
         pairs.find(|&[s, t]| {
-            let difference = self.difference(&summit.at, [s, t]);
+            let difference = self.difference(&next.at, [s, t]);
             let spread = block(s, s) + block(t, t) - block(s, t) - block(t, s);
             let whitened = spread.cholesky().map(|factor| difference.dot(&factor.solve(&difference)));
             whitened.is_none_or(|distance| distance < LEAST_SEPARATION)
@@ -330,7 +426,7 @@ impl SeveralSearch<'_> {
     }
 
     /// The target of `present` that is nearest to a pair of `next`.
-    fn nearest(&self, present: &Summit, next: &Summit, [s, t]: [usize; 2]) -> Vec<usize> {
+    fn nearest(&self, present: &Resolved, next: &Resolved, [s, t]: [usize; 2]) -> Vec<usize> {
         let axes = self.axes();
         let middle = (next.at.rows(s * axes, axes) + next.at.rows(t * axes, axes)) * 0.5;
         let distance = |target: &usize| (present.at.rows(target * axes, axes) - &middle).norm();
@@ -338,98 +434,33 @@ impl SeveralSearch<'_> {
         targets.min_by(|a, b| distance(a).total_cmp(&distance(b))).into_iter().collect()
     }
 
-    fn list(&self, Accepted { summit, unresolved }: Accepted) -> Result<TargetList, Missed> {
-        let (count, axes) = (self.likelihood.targets(&summit.at), self.axes());
-        if count == 0 {
-            let covariance_m2 = DMatrix::zeros(0, 0);
-            return Ok(TargetList { targets: Vec::new(), covariance_m2, log_likelihood: 0.0, clocks: None });
-        }
-        let covariance = self.covariance_m2(&summit).ok_or(Missed::Unobservable)?;
-        let (energies, noise) = (self.energies(&summit), self.noise_factor(&summit));
+    fn list(&self, present: Resolved, energies: &[f64]) -> Result<TargetList, Missed> {
+        let (count, axes) = (energies.len(), self.axes());
+        let covariance = self.covariance(&present).ok_or(Missed::Unobservable)?;
         let mut order: Vec<usize> = (0..count).collect();
         order.sort_by(|&a, &b| energies[b].total_cmp(&energies[a]));
-        let positions_m = self.likelihood.positions_m(&summit.at);
+        let positions_m = self.likelihood.positions_m(&present.at);
         let target = |&t: &usize| LocatedTarget {
             position_m: positions_m[t],
             energy: energies[t],
-            false_alarm_probability: self.probability(energies[t], noise),
-            unresolved: unresolved.contains(&t),
+            false_alarm_probability: self.probability(energies[t], present.noise_factor),
+            unresolved: present.unresolved.contains(&t),
         };
         let place = |i: usize| order[i / axes] * axes + i % axes;
+        let clocks = self.clocks().and_then(|clocks| {
+            let Expansion { gradient, information, .. } = &present.here;
+            let likelihood = (&(gradient / present.noise_factor), &(information / present.noise_factor));
+            let mut update = clocks.update(&present.at, likelihood, &covariance)?;
+            update.at_edge = self.locator.at_edge(&update);
+            Some(update)
+        });
         Ok(TargetList {
             targets: order.iter().map(target).collect(),
             covariance_m2: DMatrix::from_fn(count * axes, count * axes, |i, j| {
                 covariance[(place(i), place(j))]
             }),
-            log_likelihood: self.likelihood.expand(&summit.at).value,
-            clocks: self.clock_update(&summit),
+            log_likelihood: present.here.value,
+            clocks,
         })
     }
-
-    /// What the targets together say about the clocks, in units of the noise of the residual.
-    fn clock_update(&self, summit: &Summit) -> Option<ClockUpdate> {
-        let clocks = self.clocks()?;
-        let noise = self.noise_factor(summit);
-        let here = self.likelihood.expand(&summit.at);
-        let (gradient, information) = (here.gradient / noise, here.information / noise);
-        let whole = &information + clocks.expansion(&summit.at).information;
-        let covariance = whole.cholesky()?.inverse();
-        let mut update = clocks.update(&summit.at, (&gradient, &information), &covariance)?;
-        update.at_edge = self.locator.at_edge(&update);
-        Some(update)
-    }
-}
-
-/// The likelihood of one target more on the grid, with the present ones taken out.
-pub(super) fn residual_map(locator: &DirectLocator, survey: &Survey, nodes: &[PresentNode]) -> Vec<f64> {
-    let (grid, scene) = (&locator.grid, &locator.scene);
-    let mut values = vec![0.0; grid.points()];
-    for node in nodes {
-        let l = node.l;
-        let untimed = |row: &Vec<Complex64>| -> Vec<Complex64> {
-            match &node.turn {
-                Some(turn) => row.iter().zip(turn).map(|(y, turn)| y * turn.conj()).collect(),
-                None => row.clone(),
-            }
-        };
-        let residual = NodeEvidence {
-            spectrum: Some(node.rows.iter().map(untimed).collect()),
-            ..survey.evidence.nodes[l].clone()
-        };
-        let beamed = grid.beamed(l, &residual);
-        // Per beam and target: what they have in common.
-        let shared: Vec<Vec<Complex64>> = grid
-            .responses(l)
-            .iter()
-            .map(|beam| node.arrivals.iter().map(|arrival| inner(arrival, beam)).collect())
-            .collect();
-        for (point, value) in values.iter_mut().enumerate() {
-            let beam = grid.beam_of(l, point);
-            let (y_re, y_im) = &beamed.spectra[beam];
-            let (w_re, w_im) = grid.atom(scene, point, l);
-            for path in &node.paths {
-                let own = scene.range(path.k);
-                let Some(factor) = &path.factor else { continue };
-                // <m_t, m> of every present target with the unit atom of the point.
-                let along = path.streams.iter().zip(&shared[beam]).map(|(stream, shared)| {
-                    let mut sum = Complex64::ZERO;
-                    for (n, stream) in own.clone().zip(stream) {
-                        let turned = match &node.turn {
-                            Some(turn) => stream * turn[n].conj(),
-                            None => *stream,
-                        };
-                        sum += turned * Complex64::new(f64::from(w_re[n]), f64::from(w_im[n]));
-                    }
-                    shared * sum.conj()
-                });
-                let along = DVector::from_iterator(path.streams.len(), along);
-                let left = 1.0 - along.dotc(&factor.solve(&along)).re;
-                if left > LEAST_LEFT {
-                    let y = (&y_re[own.clone()], &y_im[own.clone()]);
-                    *value += f64::from(energy(y, (&w_re[own.clone()], &w_im[own]))) / left;
-                }
-            }
-        }
-    }
-    values
 }

@@ -194,7 +194,10 @@ impl Fuser {
                     let doubts = direct.doubts(0.0, target.false_alarm_probability, false);
                     let covariance_m2 = found.covariance_of_m2(t).unwrap_or_default();
                     FusedFix {
-                        cautions: unresolved.into_iter().chain(direct_cautions(false, doubts, None)).collect(),
+                        cautions: unresolved
+                            .into_iter()
+                            .chain(direct_cautions(false, doubts, None))
+                            .collect(),
                         false_alarm_probability: Some(target.false_alarm_probability),
                         ..FusedFix::new(FixMethod::DirectTargets, target.position_m, covariance_m2)
                     }

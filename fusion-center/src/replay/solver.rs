@@ -46,9 +46,8 @@ impl ReplaySolver {
         system: Arc<System>,
         solver: Solver,
     ) -> Result<Self, RecordingError> {
-        let truths = recording.entries(RecordingChannel::Truth, |entry: TruthEntry| {
-            entry.told(system.irs_count())
-        })?;
+        let truths =
+            recording.entries(RecordingChannel::Truth, |entry: TruthEntry| entry.told(system.irs_count()))?;
         let by_frame = |entry: FrameEntry| Some((FrameId { run: entry.run, frame: entry.frame }, entry));
         let batch_frames = solver.batch_frames();
         let batches = batch_frames > 1;

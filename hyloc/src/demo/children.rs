@@ -86,7 +86,15 @@ impl<'a> Children<'a> {
         };
         let certificates = flags.tls.then(certificates).transpose()?;
         let max_targets = flags.choices.max_targets(scenario);
-        Ok(Self { flags, controls, executable, scenario: file, max_targets, certificates, _directory: directory })
+        Ok(Self {
+            flags,
+            controls,
+            executable,
+            scenario: file,
+            max_targets,
+            certificates,
+            _directory: directory,
+        })
     }
 
     /// The TLS side of a watcher of fixes.

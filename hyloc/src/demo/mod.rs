@@ -206,7 +206,8 @@ impl DemoFlags {
             scenario.signal.coherent_frames = self.frames_per_fix;
         }
         let ScenarioChoice { file, set, .. } = &self.scenario;
-        let own = file.is_some() || set.iter().any(|pair| pair.starts_with("target.motion"));
+        let moves = |pair: &String| ["target.motion", "target="].iter().any(|key| pair.starts_with(key));
+        let own = file.is_some() || set.iter().any(moves);
         let round_frames = (PERIOD_S * self.rate).ceil() as u64;
         let circle = Motion::named("circle", &scenario.coverage, round_frames);
         if let ([target], Some(circle)) = (&mut scenario.targets[..], circle)

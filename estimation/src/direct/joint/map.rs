@@ -8,16 +8,17 @@ use std::ops::Range;
 use model::Point;
 use model::algebra::unit_phasor;
 use model::units::SPEED_OF_LIGHT_M_S;
-use nalgebra::{Cholesky, DVector, Dyn};
+use nalgebra::{Cholesky, DVector};
 use num_complex::Complex64;
 
 use super::super::grid::RegularGrid;
 use super::super::layout::View;
 use super::super::moments::{Moments, beamformed, inner};
+use super::others::OthersNode;
 use super::state::JointLikelihood;
 
 /// A path is left out at candidates of which less than this share is left.
-const LEAST_LEFT: f64 = 0.05;
+pub(in super::super) const LEAST_LEFT: f64 = 0.05;
 
 /// Clock offsets that are tried, with their phasors `exp(+j w o)` on all subcarriers.
 #[derive(Debug, Clone)]
@@ -45,24 +46,6 @@ impl Lags {
     }
 }
 
-/// The targets found so far, seen on one path.
-pub(in super::super) struct PresentPath {
-    pub k: usize,
-    pub factor: Option<Cholesky<Complex64, Dyn>>,
-    /// Stream vectors of the targets, with delays and offset.
-    pub streams: Vec<Vec<Complex64>>,
-}
-
-/// The targets found so far, seen at one node, and the data without them.
-pub(in super::super) struct PresentNode {
-    pub l: usize,
-    pub rows: Vec<Vec<Complex64>>,
-    pub arrivals: Vec<Vec<Complex64>>,
-    pub paths: Vec<PresentPath>,
-    /// `exp(-j w o_l)` on all subcarriers, where offsets are part of the state and there are targets.
-    pub turn: Option<Vec<Complex64>>,
-}
-
 /// Value of the map at every grid point; `offsets_m[point]` are the offsets of all nodes where they are searched.
 pub(in super::super) struct Map {
     pub values: Vec<f64>,
@@ -72,7 +55,7 @@ pub(in super::super) struct Map {
 impl JointLikelihood<'_> {
     /// The map given the targets of `state`, which may have none. `lags` are searched where the state has no target.
     pub fn map(&self, grid: &RegularGrid, state: &DVector<f64>, lags: Option<&Lags>) -> Map {
-        let nodes = self.present(state);
+        let nodes = self.others(state);
         let lags = lags.filter(|_| self.targets(state) == 0);
         let mut views = vec![View::default(); self.nodes()];
         let mut map = Map { values: Vec::with_capacity(grid.points()), offsets_m: Vec::new() };
@@ -108,63 +91,26 @@ impl JointLikelihood<'_> {
     }
 
     /// Per path of a node: the products whose sum is the inner product of candidate and residual, and what is left of it.
-    fn products(&self, node: &PresentNode, views: &[View]) -> Vec<Product> {
+    fn products(&self, node: &OthersNode, views: &[View]) -> Vec<Product> {
         let sensor = &views[node.l];
         let row = beamformed(&node.rows, &sensor.arrival[0]);
         let across: Vec<Complex64> = node.arrivals.iter().map(|a| inner(a, &sensor.arrival[0])).collect();
         let each = node.paths.iter().map(|path| {
             let (range, reflector) = (self.layout.range(path.k), &views[path.k]);
-            let mut stream: Vec<Complex64> = reflector.streams[0]
+            let stream: Vec<Complex64> = reflector.streams[0]
                 .iter()
                 .zip(&sensor.phasors[range.clone()])
                 .zip(&reflector.phasors[range.clone()])
                 .map(|((r, a), b)| r * a * b)
                 .collect();
-            if let Some(turn) = &node.turn {
-                stream.iter_mut().zip(&turn[range.clone()]).for_each(|(s, t)| *s *= t);
-            }
             let strength: f64 = stream.iter().map(Complex64::norm_sqr).sum();
             let whole = strength * sensor.arrival[0].len() as f64;
-            let taken = path.factor.as_ref().map_or(0.0, |factor| {
-                let along = path.streams.iter().zip(&across).map(|(s, a)| a * inner(s, &stream));
-                let along = DVector::from_iterator(across.len(), along);
-                along.dotc(&factor.solve(&along)).re
-            });
-            let left = whole - taken;
+            let along = path.streams.iter().zip(&across).map(|(s, a)| a * inner(s, &stream));
+            let along = DVector::from_iterator(across.len(), along);
+            let left = whole - (&path.whitening * along).norm_squared();
             let left = if left > LEAST_LEFT * whole { left } else { f64::INFINITY };
             let values = stream.iter().zip(&row[range.clone()]).map(|(s, y)| s.conj() * y).collect();
             Product { values, left, range }
-        });
-        each.collect()
-    }
-
-    /// The nodes with the data that the targets of a state leave.
-    pub fn present(&self, state: &DVector<f64>) -> Vec<PresentNode> {
-        let sight = self.sight(state, false);
-        let has_targets = !sight.views.is_empty();
-        let each = self.sensing().map(|(l, rows)| {
-            let mut left = rows.to_vec();
-            let arrivals: Vec<Vec<Complex64>> =
-                sight.views.iter().map(|views| views[l].arrival[0].clone()).collect();
-            let mut paths = Vec::new();
-            if has_targets {
-                self.each_value(&sight, l, rows, |k, streams, gram, product| {
-                    let factor = gram.cholesky();
-                    if let Some(gains) = factor.as_ref().map(|factor| factor.solve(&product)) {
-                        for ((arrival, stream), gain) in arrivals.iter().zip(&streams).zip(gains.iter()) {
-                            for (row, a) in left.iter_mut().zip(arrival) {
-                                let own = row[self.layout.range(k)].iter_mut().zip(stream);
-                                own.for_each(|(y, s)| *y -= gain * a * s);
-                            }
-                        }
-                    }
-                    paths.push(PresentPath { k, factor, streams });
-                });
-            } else {
-                paths.extend(self.paths(l).map(|k| PresentPath { k, factor: None, streams: Vec::new() }));
-            }
-            let turn = sight.turns[l].clone().filter(|_| has_targets);
-            PresentNode { l, rows: left, arrivals, paths, turn }
         });
         each.collect()
     }
@@ -181,7 +127,7 @@ impl JointLikelihood<'_> {
             let mut paths = Vec::new();
             let beams: Vec<Vec<Complex64>> =
                 sight.views.iter().map(|views| beamformed(rows, &views[l].arrival[0])).collect();
-            self.each_value(&sight, l, rows, |k, streams, gram, _| {
+            self.each_moment(&sight, l, rows, |k, Moments { gram, streams, .. }| {
                 let range: Range<usize> = self.layout.range(k);
                 let products: Vec<Vec<Complex64>> = streams
                     .iter()
@@ -205,20 +151,6 @@ impl JointLikelihood<'_> {
             state[first + l] = offset_m;
         }
         state
-    }
-
-    /// Calls `take` with (k, stream vectors, Gram matrix, products with the data) of every path that node `l` senses.
-    fn each_value(
-        &self,
-        sight: &super::state::Sight,
-        l: usize,
-        rows: &[Vec<Complex64>],
-        mut take: impl FnMut(usize, Vec<Vec<Complex64>>, model::CMatrix, DVector<Complex64>),
-    ) {
-        self.each_moment(sight, l, rows, |k, moments| {
-            let Moments { gram, product, streams, .. } = moments;
-            take(k, streams, gram, product);
-        });
     }
 }
 

@@ -9,12 +9,14 @@
 //! The covariance is the inverse of the exact Fisher information with the fitted gains, offsets marginalised.
 
 mod map;
+mod others;
 mod search;
 mod state;
 #[cfg(test)]
 mod tests;
 
-pub(super) use map::PresentNode;
+pub(super) use map::LEAST_LEFT;
+pub(super) use others::{OthersNode, OthersPath, losses};
 pub(super) use state::JointLikelihood;
 
 use model::Point;
