@@ -328,8 +328,11 @@ impl Data<'_> {
             self.bound("exact bound, one target", DASHED, "single-bound", "crb_m2"),
         ];
         errors.extend(self.curves(&located, "mse_m2", SOLID, ""));
+        let kept = [("located", "located, without errors above 1 m", SKY, Marker::Ring)];
+        errors.extend(self.curves(&kept, "mse_without_gross_m2", DOTTED, ""));
         let y = Axis::new("Mean squared position error (m\u{b2})", Scale::Log);
-        let mut shares = self.curves(&located, "right_number_share", SOLID, ", right number");
+        let right = [("located", "right number", GREEN, Marker::Triangle)];
+        let mut shares = self.curves(&right, "right_number_share", SOLID, "");
         let unresolved = [("located", "one target, unresolved", ORANGE, Marker::Square)];
         shares.extend(self.curves(&unresolved, "unresolved_share", SOLID, ""));
         let share = Axis::new("Share of the scenes", Scale::Linear).within(-0.02, 1.02);
