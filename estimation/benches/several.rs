@@ -53,7 +53,7 @@ impl Site {
 
 fn median(mut times: Vec<f64>) -> f64 {
     times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
+    times[times.len() * std::env::var("Q").map_or(50, |q| q.parse().unwrap()) / 100]
 }
 
 /// Milliseconds.
@@ -64,7 +64,13 @@ fn timed<T>(run: impl FnOnce() -> T) -> (f64, T) {
 }
 
 fn main() {
-    for (count, most, frames) in [(3, 3, 60), (8, 5, 24)] {
+    // A single case for a profiler: IRSs, targets, frames.
+    let given: Vec<u64> = std::env::args().skip(1).filter_map(|given| given.parse().ok()).collect();
+    let cases = match given[..] {
+        [count, most, frames] => vec![(count as usize, most as usize, frames)],
+        _ => vec![(3, 3, 60), (8, 5, 24)],
+    };
+    for (count, most, frames) in cases {
         let site = Site::new(count);
         let (mut one, mut follow, mut steps) = (Vec::new(), Vec::new(), Vec::new());
         let mut several = vec![Vec::new(); most + 1];

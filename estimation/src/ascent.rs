@@ -76,15 +76,16 @@ pub(crate) fn climb(
     longest: &DVector<f64>,
     expand: impl FnMut(&DVector<f64>) -> Expansion,
 ) -> Summit {
-    climb_until(LEAST_GAIN, start, longest, expand)
+    climb_until(LEAST_GAIN, start, longest, expand).0
 }
 
-/// [`climb`] to the neighbourhood of a maximum: what is left of the way changes the value by a millionth.
+/// [`climb`] to the neighbourhood of a maximum: what is left of the way changes the value by a millionth. Also the expansion at
+/// the last point but one.
 pub(crate) fn climb_roughly(
     start: DVector<f64>,
     longest: &DVector<f64>,
     expand: impl FnMut(&DVector<f64>) -> Expansion,
-) -> Summit {
+) -> (Summit, Expansion) {
     climb_until(ROUGH_GAIN, start, longest, expand)
 }
 
@@ -93,7 +94,7 @@ fn climb_until(
     start: DVector<f64>,
     longest: &DVector<f64>,
     mut expand: impl FnMut(&DVector<f64>) -> Expansion,
-) -> Summit {
+) -> (Summit, Expansion) {
     let count = start.len();
     let mut at = start;
     let mut here = expand(&at);
@@ -120,7 +121,7 @@ fn climb_until(
         at += taken;
         here = next;
     }
-    Summit { at, value: here.value }
+    (Summit { at, value: here.value }, here)
 }
 
 /// The Gauss-Newton step, damped where the information is singular.

@@ -76,11 +76,15 @@ impl Certainty {
 
 /// Takes the noise out of the information of terms: the energy of a fitted gain holds one unit of it on average, which carries no
 /// information.
-pub(super) fn without_noise(terms: &mut [Term], noise_factor: f64) {
+fn without_noise(terms: &mut [Term], noise_factor: f64) {
     for term in terms.iter_mut().filter(|term| term.unit_snr.is_some()) {
-        let energy = term.value() / noise_factor;
-        term.expansion.information *= 1.0 - 1.0 / energy.max(LEAST_ENERGY);
+        term.expansion.information *= informative_share(term.value() / noise_factor);
     }
+}
+
+/// Share of the information of a path of this energy that is not due to noise.
+pub(super) fn informative_share(energy: f64) -> f64 {
+    1.0 - 1.0 / energy.max(LEAST_ENERGY)
 }
 
 impl DirectLocator {

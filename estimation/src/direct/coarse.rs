@@ -6,6 +6,8 @@
 //! target on its edge has its peak inside. Table I: 529 points, 1.3 MB of tables. In space, where the resolution differs
 //! from axis to axis, its steps follow from the roughness of the likelihood ([`peak_widths_m`]).
 
+use std::ops::Range;
+
 use model::Point;
 use nalgebra::DVector;
 use num_complex::{Complex32, Complex64};
@@ -48,9 +50,11 @@ pub(super) struct CoarseGrid {
     pub loss: f64,
     /// Per node.
     beams: Vec<Beams>,
-    /// Per point, node and subcarrier: what the beamformed spectrum is multiplied with.
+    /// Per point, node and place: what the beamformed spectrum is multiplied with.
     re: Vec<f32>,
     im: Vec<f32>,
+    /// Places of the subcarriers of every IRS, filled up with zeros to whole lanes.
+    slots: Vec<Range<usize>>,
     /// Per point and IRS.
     views: Vec<Vec<IrsView>>,
 }
@@ -84,6 +88,9 @@ pub(super) struct Values {
     pub highest: Vec<f64>,
     /// Per sensing node: the highest value of its paths together.
     pub highest_sensor: Vec<f64>,
+    /// Per point and path, row by row: product of the spectrum with the unit atom of the point, whose square is the value; zero
+    /// for a path that delivers none.
+    pub products: Vec<Complex32>,
 }
 
 /// The coverage area is too large for the tables of the direct search.
@@ -103,11 +110,17 @@ impl CoarseGrid {
         let system = scene.system();
         let (places, loss) = places(scene);
         let (points, irs) = (places.points(), scene.irs_count());
-        let bytes = points.saturating_mul(irs * scene.channels() * 2 * size_of::<f32>());
+        let mut slots: Vec<Range<usize>> = Vec::with_capacity(irs);
+        for k in 0..irs {
+            let start = slots.last().map_or(0, |last| last.end);
+            slots.push(start..start + scene.range(k).len().next_multiple_of(LANES));
+        }
+        let row = irs * slots.last().map_or(0, |last| last.end);
+        let bytes = points.saturating_mul(row * 2 * size_of::<f32>());
         if bytes > MOST_BYTES {
             return Err(TooLarge { points, bytes, most: MOST_BYTES });
         }
-        let entries = points * irs * scene.channels();
+        let entries = points * row;
         let mut grid = Self {
             places,
             loss,
@@ -115,6 +128,7 @@ impl CoarseGrid {
             re: Vec::with_capacity(entries),
             im: Vec::with_capacity(entries),
             views: Vec::with_capacity(points),
+            slots,
         };
         let position_m = |point: usize| scene.layout().position_m(&grid.places.coordinates(point));
         let positions_m: Vec<Point> = (0..points).map(position_m).collect();
@@ -149,11 +163,28 @@ impl CoarseGrid {
         &self.beams[l].responses
     }
 
+    /// Where the subcarriers of IRS `k` are in a row of the tables, with the zeros that fill it up.
+    pub fn slot(&self, k: usize) -> Range<usize> {
+        self.slots[k].clone()
+    }
+
     /// What the beamformed spectrum of node `l` is multiplied with for a point: real and imaginary parts.
-    pub fn atom(&self, scene: &Scene, point: usize, l: usize) -> (&[f32], &[f32]) {
-        let at = (point * scene.irs_count() + l) * scene.channels();
-        let entries = at..at + scene.channels();
-        (&self.re[entries.clone()], &self.im[entries])
+    pub fn atom(&self, point: usize, l: usize) -> (&[f32], &[f32]) {
+        let places = self.slots.last().map_or(0, |last| last.end);
+        let at = (point * self.slots.len() + l) * places;
+        (&self.re[at..at + places], &self.im[at..at + places])
+    }
+
+    /// A row over all subcarriers in the places of the tables, in single precision.
+    pub fn split(&self, scene: &Scene, row: &[Complex64]) -> SplitRow {
+        let places = self.slots.last().map_or(0, |last| last.end);
+        let mut split = (vec![0.0; places], vec![0.0; places]);
+        for (k, slot) in self.slots.iter().enumerate() {
+            for (place, y) in slot.clone().zip(&row[scene.range(k)]) {
+                (split.0[place], split.1[place]) = (y.re as f32, y.im as f32);
+            }
+        }
+        split
     }
 
     /// Appends the tables of a point: conjugate atoms over the subcarriers, of unit energy with the response of the sensors.
@@ -168,6 +199,9 @@ impl CoarseGrid {
                     self.re.push(weight.re as f32);
                     self.im.push(weight.im as f32);
                 }
+                let end = self.re.len().next_multiple_of(LANES);
+                self.re.resize(end, 0.0);
+                self.im.resize(end, 0.0);
             }
         }
     }
@@ -179,17 +213,24 @@ impl CoarseGrid {
             total: vec![0.0; self.points()],
             highest: vec![f64::NEG_INFINITY; irs * irs],
             highest_sensor: vec![f64::NEG_INFINITY; irs],
+            products: vec![Complex32::ZERO; self.points() * irs * irs],
         };
         let mut own = vec![0.0; self.points()];
         for (l, node) in evidence.nodes.iter().enumerate() {
             own.fill(0.0);
-            self.each_value(scene, l, node, |point, k, value| {
+            let mut add = |point: usize, k: usize, value: f64| {
                 own[point] += value;
                 if k < irs {
                     let highest = &mut values.highest[l * irs + k];
                     *highest = highest.max(value);
                 }
+            };
+            let beamed = self.beamed(scene, l, node);
+            self.each_spectrum(scene, l, &beamed, |point, k, product| {
+                values.products[(point * irs + l) * irs + k] = product;
+                add(point, k, f64::from(product.norm_sqr()));
             });
+            self.each_other(scene, l, &beamed, &mut add);
             values.highest_sensor[l] = own.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             values.total.iter_mut().zip(&own).for_each(|(total, own)| *total += own);
         }
@@ -230,9 +271,17 @@ impl CoarseGrid {
         node: &NodeEvidence,
         mut take: impl FnMut(usize, usize, f64),
     ) {
-        let beamed = self.beamed(l, node);
-        self.each_spectrum(scene, l, &beamed, &mut take);
-        self.each_block(scene, l, &beamed, &mut take);
+        let beamed = self.beamed(scene, l, node);
+        self.each_spectrum(scene, l, &beamed, |point, k, product| {
+            take(point, k, f64::from(product.norm_sqr()));
+        });
+        self.each_other(scene, l, &beamed, &mut take);
+    }
+
+    /// [`Self::each_value`] of everything but spectra.
+    fn each_other(&self, scene: &Scene, l: usize, beamed: &Beamed, take: &mut impl FnMut(usize, usize, f64)) {
+        self.each_block(scene, l, beamed, take);
+        let node = beamed.node;
         let has_bearing = node.counted_bearing().is_some();
         if !has_bearing && !node.paths.iter().any(|path| matches!(path, PathEvidence::Delay { .. })) {
             return;
@@ -250,12 +299,13 @@ impl CoarseGrid {
     }
 
     /// A spectrum of node `l` in all beams, over all subcarriers.
-    pub fn beamed_spectra(&self, l: usize, rows: &[Vec<Complex64>]) -> Vec<SplitRow> {
-        self.beams[l].responses.iter().map(|arrival| split(&beamformed(rows, arrival))).collect()
+    pub fn beamed_spectra(&self, scene: &Scene, l: usize, rows: &[Vec<Complex64>]) -> Vec<SplitRow> {
+        let responses = self.beams[l].responses.iter();
+        responses.map(|arrival| self.split(scene, &beamformed(rows, arrival))).collect()
     }
 
     /// The evidence of node `l` in all beams.
-    pub fn beamed<'a>(&self, l: usize, node: &'a NodeEvidence) -> Beamed<'a> {
+    pub fn beamed<'a>(&self, scene: &Scene, l: usize, node: &'a NodeEvidence) -> Beamed<'a> {
         let responses = &self.beams[l].responses;
         let blocks = |path: &PathEvidence| match path {
             PathEvidence::Block(expansion) => {
@@ -266,46 +316,47 @@ impl CoarseGrid {
         };
         Beamed {
             node,
-            spectra: node.spectrum.as_ref().map(|rows| self.beamed_spectra(l, rows)).unwrap_or_default(),
+            spectra: node
+                .spectrum
+                .as_ref()
+                .map(|rows| self.beamed_spectra(scene, l, rows))
+                .unwrap_or_default(),
             blocks: node.paths.iter().map(blocks).collect(),
         }
     }
 
+    /// Calls `take` with (point, k, product) for every point and path of node `l` that delivers its spectrum.
     fn each_spectrum(
         &self,
         scene: &Scene,
         l: usize,
         beamed: &Beamed,
-        take: &mut impl FnMut(usize, usize, f64),
+        take: impl FnMut(usize, usize, Complex32),
     ) {
         if beamed.spectra.is_empty() {
             return;
         }
-        let used: Vec<usize> =
-            (0..scene.irs_count()).filter(|&k| beamed.node.paths[k] == PathEvidence::Spectrum).collect();
-        let row = |beam: usize| &beamed.spectra[beam];
-        self.each_product(scene, l, &used, row, |point, place, product| {
-            take(point, used[place], f64::from(product.norm_sqr()));
-        });
+        let delivered = |k: &usize| beamed.node.paths[*k] == PathEvidence::Spectrum;
+        let used: Vec<usize> = (0..scene.irs_count()).filter(delivered).collect();
+        self.each_product(l, &used, |beam| &beamed.spectra[beam], take);
     }
 
-    /// Calls `take` with (point, place in `used`, sum of the products of the atom of a point and a row, which depends on the beam)
-    /// for every point and IRS k of `used`.
+    /// Calls `take` with (point, k, sum of the products of a row, which depends on the beam, and the atom of the point) for every
+    /// point and every IRS k of `used`.
     pub fn each_product<'a>(
         &self,
-        scene: &Scene,
         l: usize,
         used: &[usize],
         row: impl Fn(usize) -> &'a SplitRow,
         mut take: impl FnMut(usize, usize, Complex32),
     ) {
         for point in 0..self.points() {
-            let (w_re, w_im) = self.atom(scene, point, l);
+            let (w_re, w_im) = self.atom(point, l);
             let (y_re, y_im) = row(self.beam_of(l, point));
-            for (place, &k) in used.iter().enumerate() {
-                let own = scene.range(k);
+            for &k in used {
+                let own = self.slot(k);
                 let y = (&y_re[own.clone()], &y_im[own.clone()]);
-                take(point, place, product(y, (&w_re[own.clone()], &w_im[own])));
+                take(point, k, product(y, (&w_re[own.clone()], &w_im[own])));
             }
         }
     }
@@ -339,29 +390,15 @@ pub(super) fn places(scene: &Scene) -> (RegularGrid, f64) {
     (RegularGrid::new(min.as_slice().to_vec(), max.as_slice(), longest.as_slice()), loss)
 }
 
-/// A row as real and imaginary parts in single precision.
-pub(super) fn split(row: &[Complex64]) -> SplitRow {
-    row.iter().map(|y| (y.re as f32, y.im as f32)).unzip()
-}
-
-/// `sum y w`.
+/// `sum y w` over whole lanes.
 fn product((y_re, y_im): (&[f32], &[f32]), (w_re, w_im): (&[f32], &[f32])) -> Complex32 {
     let (mut re, mut im) = ([0f32; LANES], [0f32; LANES]);
-    let chunks = y_re.chunks(LANES).zip(y_im.chunks(LANES)).zip(w_re.chunks(LANES).zip(w_im.chunks(LANES)));
-    for ((a, b), (c, d)) in chunks {
-        if let (Ok(a), Ok(b), Ok(c), Ok(d)) =
-            (<&[f32; LANES]>::try_from(a), <&[f32; LANES]>::try_from(b), c.try_into(), d.try_into())
-        {
-            let (c, d): (&[f32; LANES], &[f32; LANES]) = (c, d);
-            for i in 0..LANES {
-                re[i] += a[i] * c[i] - b[i] * d[i];
-                im[i] += a[i] * d[i] + b[i] * c[i];
-            }
-        } else {
-            for i in 0..a.len() {
-                re[i] += a[i] * c[i] - b[i] * d[i];
-                im[i] += a[i] * d[i] + b[i] * c[i];
-            }
+    let y = y_re.chunks_exact(LANES).zip(y_im.chunks_exact(LANES));
+    let w = w_re.chunks_exact(LANES).zip(w_im.chunks_exact(LANES));
+    for ((a, b), (c, d)) in y.zip(w) {
+        for i in 0..LANES {
+            re[i] += a[i] * c[i] - b[i] * d[i];
+            im[i] += a[i] * d[i] + b[i] * c[i];
         }
     }
     Complex32::new(re.iter().sum(), im.iter().sum())
@@ -373,15 +410,14 @@ mod tests {
     use super::super::test_scene::{KINDS, Kind, TARGET_M, TestScene};
     use super::*;
 
-    /// Lengths that fill all lanes, and lengths that do not.
     #[test]
     fn products_are_summed() {
         let [a, b, c, d] =
-            [0.1, 1.2, 2.5, 3.9].map(|at: f32| (0..19).map(|i| (at + i as f32).sin()).collect::<Vec<f32>>());
-        for n in 1..=19 {
-            let expected: Complex32 =
-                (0..n).map(|i| Complex32::new(a[i], b[i]) * Complex32::new(c[i], d[i])).sum();
-            let found = product((&a[..n], &b[..n]), (&c[..n], &d[..n]));
+            [0.1, 1.2, 2.5, 3.9].map(|at: f32| (0..24).map(|i| (at + i as f32).sin()).collect::<Vec<f32>>());
+        for n in [8, 16, 24] {
+            let each = (0..n).map(|i| Complex32::new(a[i], b[i]) * Complex32::new(c[i], d[i]));
+            let (found, expected) =
+                (product((&a[..n], &b[..n]), (&c[..n], &d[..n])), each.sum::<Complex32>());
             assert!((found - expected).norm() < 1e-5 * (1.0 + expected.norm()), "{n}: {found} {expected}");
         }
     }

@@ -23,20 +23,25 @@ use nalgebra::{DMatrix, DVector};
 use statrs::function::erf::erfc;
 use tracking::{Birth, FrameUpdate, Observation, PositionLaw, Predicted, Updated, existence_after};
 
-use super::certainty::without_noise;
+use super::certainty::informative_share;
 use super::joint::{JointLikelihood, OthersNode};
 use super::likelihood::Term;
 use super::locate::{DirectLocator, Survey, noise_factor};
 use super::posterior::Hypotheses;
 use super::residual::ResidualMaps;
-use crate::ascent::{Expansion, climb};
+use crate::ascent::{Expansion, climb_roughly};
 
 /// Tracks that exist with more than this probability are projected out for the others.
 const PRESENT: f64 = 0.5;
 /// Two laws whose distance, squared, in units of its variance is below this may be those of one target.
 const SAME: f64 = 9.0;
-/// Sweeps over tracks that influence each other.
-const SWEEPS: usize = 2;
+/// What the Bayes factor of a birth may gain from its grid point to its maximum and by its integral, at most.
+const MOST_GAIN: f64 = 6.0;
+/// Births that cannot have this existence are left out.
+const LEAST_EXISTENCE: f64 = 1e-7;
+/// Sweeps over tracks that influence each other, and joint steps after them.
+const SWEEPS: usize = 1;
+const JOINT_STEPS: usize = 2;
 
 /// What is assumed about new targets.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -59,7 +64,10 @@ pub struct FollowedFrame<'a> {
     locator: &'a DirectLocator,
     survey: &'a Survey,
     settings: FollowSettings,
-    hypotheses: Hypotheses,
+    /// Energy of the spectra, what the best single target explains of it, and the number of entries.
+    energy: f64,
+    top: f64,
+    entries: usize,
 }
 
 /// A maximum of the posterior of a position.
@@ -68,6 +76,8 @@ struct FollowedPeak {
     log_bayes_factor: f64,
     /// Probability that the target is in the searched area; one where the maximum is.
     inside: f64,
+    /// Per path: weights of gradient and information there.
+    weights: Vec<[f64; 2]>,
 }
 
 impl DirectLocator {
@@ -78,12 +88,8 @@ impl DirectLocator {
             return None;
         }
         let (energy, entries) = survey.evidence.spectral_energy();
-        // The strongest target is not noise.
         let top = survey.values.total.iter().copied().fold(0.0, f64::max);
-        let freedom = entries as f64 - survey.evidence.spectra() as f64;
-        let noise_factor = noise_factor(energy - top, freedom);
-        let hypotheses = Hypotheses::expected(&self.system().prior, noise_factor);
-        Some(FollowedFrame { locator: self, survey, settings, hypotheses })
+        Some(FollowedFrame { locator: self, survey, settings, energy, top, entries })
     }
 }
 
@@ -93,10 +99,20 @@ impl FollowedFrame<'_> {
         JointLikelihood { layout, evidence: &self.survey.evidence, offsets: false }
     }
 
-    /// What a target at a place adds on every path to others that are there.
-    fn terms(&self, others: &[OthersNode], at: &DVector<f64>) -> Vec<Term> {
+    /// The hypotheses about a target where these are; they and the strongest target are not noise.
+    fn hypotheses(&self, present: &[OthersNode]) -> Hypotheses {
+        let paths = present.iter().flat_map(|node| &node.paths);
+        let explained: f64 = paths.map(|path| path.explained.norm_squared()).sum();
+        let targets = present.first().map_or(0, |node| node.arrivals.len()).max(1);
+        let freedom = self.entries as f64 - (self.survey.evidence.spectra() * targets) as f64;
+        let noise_factor = noise_factor(self.energy - explained.max(self.top), freedom);
+        Hypotheses::expected(&self.locator.system().prior, noise_factor)
+    }
+
+    /// What a target at a place adds on every path to others that are there, with derivatives if `expand` says so.
+    fn terms(&self, others: &[OthersNode], at: &DVector<f64>, expand: bool) -> Vec<Term> {
         let scene = &self.locator.scene;
-        let views = scene.layout().views(&scene.layout().position_m(at), true);
+        let views = scene.layout().views(&scene.layout().position_m(at), expand);
         let mut terms = Vec::new();
         self.likelihood().each_beside(others, &views, |sensor, reflector, moments, left| {
             let (sensor_m, reflector_m) = (views[sensor].distance_m, views[reflector].distance_m);
@@ -110,7 +126,7 @@ impl FollowedFrame<'_> {
     /// The maximum of Bayes factor and prior from a start; without a prior the factor is relative to a density of one.
     fn peak(
         &self,
-        others: &[OthersNode],
+        (others, hypotheses): (&[OthersNode], &Hypotheses),
         start: DVector<f64>,
         prior: Option<&PositionLaw>,
     ) -> Option<FollowedPeak> {
@@ -121,10 +137,11 @@ impl FollowedFrame<'_> {
         let prior_information =
             known.as_ref().map_or(DMatrix::zeros(start.len(), start.len()), |(_, factor)| factor.inverse());
         let objective = |at: &DVector<f64>| {
-            let terms = self.terms(others, at);
-            let mut total = Expansion::zeros(at.len());
-            total.value = self.hypotheses.log_bayes_factor(&terms);
-            for (term, weight) in terms.iter().zip(self.hypotheses.weights(&terms)) {
+            let terms = self.terms(others, at, true);
+            let (value, weights) = hypotheses.weighed(&terms);
+            let mut total = Expansion { value, ..Expansion::zeros(at.len()) };
+            for (term, weight) in terms.iter().zip(weights) {
+                let weight = weight / hypotheses.noise_factor();
                 total.gradient += &term.expansion.gradient * weight;
                 total.information += &term.expansion.information * weight;
             }
@@ -138,16 +155,17 @@ impl FollowedFrame<'_> {
             total
         };
         let longest = DVector::repeat(start.len(), self.locator.longest_step_m());
-        let summit = climb(start, &longest, objective);
+        let (summit, _) = climb_roughly(start, &longest, objective);
         // The energy of a path holds one unit of noise on average, which carries no information; near nothing may be left.
-        let mut terms = self.terms(others, &summit.at);
-        let weights = self.hypotheses.weights(&terms);
-        without_noise(&mut terms, self.hypotheses.noise_factor());
+        let terms = self.terms(others, &summit.at, true);
         let mut information = prior_information.clone();
-        terms
-            .iter()
-            .zip(weights)
-            .for_each(|(term, weight)| information += &term.expansion.information * weight);
+        let mut weights = Vec::with_capacity(terms.len());
+        for (term, weight) in terms.iter().zip(hypotheses.weights(&terms)) {
+            let weight = weight / hypotheses.noise_factor();
+            let informative = weight * informative_share(term.value() / hypotheses.noise_factor());
+            information += &term.expansion.information * informative;
+            weights.push([weight, informative]);
+        }
         let factor = match information.cholesky() {
             Some(factor) => factor,
             None => objective(&summit.at).information.cholesky()?,
@@ -162,7 +180,56 @@ impl FollowedFrame<'_> {
             };
         let law = PositionLaw::new(summit.at, factor.inverse()).ok()?;
         let inside = if self.locator.searched(law.mean_m()) { 1.0 } else { self.mass_inside(&law) };
-        Some(FollowedPeak { law, log_bayes_factor, inside })
+        Some(FollowedPeak { law, log_bayes_factor, inside, weights })
+    }
+
+    /// Lets tracks that exist settle together: Newton steps of the joint posterior of their positions, from where each has its maximum
+    /// given the others. Their laws are the marginals of the joint one. Paths are weighted as for each of them alone.
+    fn settle(&self, laws: &mut [(&Predicted, &mut Updated, Vec<[f64; 2]>)]) -> Option<()> {
+        let likelihood = self.likelihood();
+        let axes = likelihood.dimensions();
+        let place = |i: usize| i * axes;
+        let means = laws.iter().flat_map(|(_, track, _)| track.law.mean_m().iter().copied());
+        let mut state = DVector::from_iterator(laws.len() * axes, means.collect::<Vec<f64>>());
+        let factors = laws.iter().map(|(predicted, ..)| predicted.law.covariance_m2().clone().cholesky());
+        let factors: Vec<_> = factors.collect::<Option<_>>()?;
+        let mut covariance = DMatrix::zeros(0, 0);
+        for _ in 0..JOINT_STEPS {
+            let sight = likelihood.sight(&state, true);
+            let mut total = Expansion::zeros(state.len());
+            let mut path = 0;
+            for (l, rows) in likelihood.sensing() {
+                likelihood.each_moment(&sight, l, rows, |_, moments| {
+                    let here = moments.expansion();
+                    let weight = |i: usize| laws[i / axes].2.get(path).copied().unwrap_or([0.0; 2]);
+                    for i in 0..state.len() {
+                        total.gradient[i] += here.gradient[i] * weight(i)[0];
+                        for j in 0..state.len() {
+                            let share = (weight(i)[1] * weight(j)[1]).max(0.0).sqrt();
+                            total.information[(i, j)] += here.information[(i, j)] * share;
+                        }
+                    }
+                    path += 1;
+                });
+            }
+            for (i, ((predicted, ..), factor)) in laws.iter().zip(&factors).enumerate() {
+                let away = state.rows(place(i), axes) - predicted.law.mean_m();
+                let mut gradient = total.gradient.rows_mut(place(i), axes);
+                gradient -= factor.solve(&away);
+                let mut block = total.information.view_mut((place(i), place(i)), (axes, axes));
+                block += factor.inverse();
+            }
+            let factor = total.information.cholesky()?;
+            let step = factor.solve(&total.gradient);
+            let most = self.locator.longest_step_m();
+            state += &step / (step.amax() / most).max(1.0);
+            covariance = factor.inverse();
+        }
+        for (i, (_, track, _)) in laws.iter_mut().enumerate() {
+            let own = covariance.view((place(i), place(i)), (axes, axes)).into_owned();
+            track.law = PositionLaw::new(state.rows(place(i), axes).into_owned(), own).ok()?;
+        }
+        Some(())
     }
 
     /// Probability that a position of this law is on the grid, its coordinates taken as independent.
@@ -184,37 +251,77 @@ impl FollowedFrame<'_> {
     }
 
     /// The possible new targets beside these. One that probably exists is taken out of the data for the next ones, so that its side
-    /// peaks are not born as well; so is one outside of the searched area, which is not born itself.
+    /// peaks are not born as well, and those before it are judged again: what was a mixture of two targets is none beside them.
+    /// One outside of the searched area is taken out, too, but not born.
     fn births(&self, mut present_m: Vec<Point>, tracks: &[Updated]) -> Vec<Birth> {
         let places = &self.locator.grid.places;
-        let mut maps = ResidualMaps::new(self.locator, self.likelihood());
+        let mut maps = ResidualMaps::new(self.locator, self.survey, self.likelihood());
         let mut looked = |present_m: &[Point]| {
             let others = self.others(present_m);
             let state = self.locator.scene.layout().joint_coordinates(present_m);
-            let map = (!present_m.is_empty()).then(|| maps.map(&state, &others));
-            (places.peaks(map.as_ref().unwrap_or(&self.survey.values.total)).into_iter(), others)
+            let map = (!present_m.is_empty()).then(|| maps.map(&state, &others, f64::MAX));
+            let peaks = places.peaks(map.as_ref().unwrap_or(&self.survey.values.total));
+            (peaks.into_iter(), self.hypotheses(&others), others)
         };
-        let mut births: Vec<Birth> = Vec::new();
-        let (mut peaks, mut others) = looked(&present_m);
-        for _ in 0..self.settings.most_births {
+        let log_density = self.settings.birth_density.ln();
+        let (mut births, mut tries): (Vec<Birth>, usize) = (Vec::new(), 0);
+        let (mut peaks, mut hypotheses, mut others) = looked(&present_m);
+        while births.len() < self.settings.most_births && tries < 2 * self.settings.most_births {
+            tries += 1;
             let Some((point, _)) = peaks.next() else { break };
-            let Some(peak) = self.peak(&others, places.coordinates(point), None) else { continue };
+            let start = places.coordinates(point);
+            let here = hypotheses.log_bayes_factor(&self.terms(&others, &start, false));
+            if log_density + here + MOST_GAIN < LEAST_EXISTENCE.ln() {
+                break;
+            }
+            let Some(peak) = self.peak((&others, &hypotheses), start, None) else { continue };
             let mut known =
                 tracks.iter().map(|track| &track.law).chain(births.iter().map(|birth| &birth.law));
             if known.any(|law| distance(law, &peak.law) < SAME) {
                 continue;
             }
-            let odds = self.settings.birth_density.ln() + peak.log_bayes_factor;
-            let existence = existence_after(0.5, odds);
-            if existence > PRESENT {
-                present_m.push(self.locator.position_m(peak.law.mean_m()));
-                (peaks, others) = looked(&present_m);
-            }
+            let existence = existence_after(0.5, log_density + peak.log_bayes_factor);
+            let probable = existence > PRESENT;
             if peak.inside == 1.0 {
                 births.push(Birth { law: peak.law, existence });
+            } else if probable {
+                present_m.push(self.locator.position_m(peak.law.mean_m()));
+            }
+            if probable {
+                self.judge_again(&mut births, &present_m);
+                let probable = births.iter().filter(|birth| birth.existence > PRESENT);
+                let born = probable.map(|birth| self.locator.position_m(birth.law.mean_m()));
+                let all_m: Vec<Point> = present_m.iter().copied().chain(born).collect();
+                (peaks, hypotheses, others) = looked(&all_m);
             }
         }
         births
+    }
+
+    /// Judges every birth that probably exists beside the others and these targets, and removes those that do not.
+    fn judge_again(&self, births: &mut Vec<Birth>, present_m: &[Point]) {
+        let mut i = 0;
+        while i < births.len() {
+            let probable =
+                births.iter().enumerate().filter(|(j, birth)| *j != i && birth.existence > PRESENT);
+            let born = probable.map(|(_, birth)| self.locator.position_m(birth.law.mean_m()));
+            let others_m: Vec<Point> = present_m.iter().copied().chain(born).collect();
+            if births[i].existence > PRESENT && others_m.len() > present_m.len() {
+                let others = self.others(&others_m);
+                let start = births[i].law.mean_m().clone();
+                let peak = self.peak((&others, &self.hypotheses(&others)), start, None);
+                let odds = |peak: &FollowedPeak| self.settings.birth_density.ln() + peak.log_bayes_factor;
+                let existence = peak.as_ref().map_or(0.0, |peak| existence_after(0.5, odds(peak)));
+                match peak.filter(|peak| existence > PRESENT && peak.inside == 1.0) {
+                    Some(peak) => births[i] = Birth { law: peak.law, existence },
+                    None => {
+                        births.remove(i);
+                        continue;
+                    }
+                }
+            }
+            i += 1;
+        }
     }
 }
 
@@ -235,7 +342,13 @@ impl Observation for FollowedFrame<'_> {
         order.sort_by(|&a, &b| predicted[b].existence.total_cmp(&predicted[a].existence));
         let place = |track: &Updated| layout.position_m(track.law.mean_m());
         let strong = predicted.iter().filter(|track| track.existence > PRESENT).count();
+        let mut weights = vec![Vec::new(); tracks.len()];
         for _ in 0..if strong > 1 { SWEEPS } else { 1 } {
+            let present: Vec<Point> = (0..tracks.len())
+                .filter(|&j| predicted[j].existence > PRESENT)
+                .map(|j| place(&tracks[j]))
+                .collect();
+            let hypotheses = self.hypotheses(&self.others(&present));
             for &i in &order {
                 let others: Vec<Point> = (0..tracks.len())
                     .filter(|&j| j != i && predicted[j].existence > PRESENT)
@@ -243,11 +356,13 @@ impl Observation for FollowedFrame<'_> {
                     .collect();
                 let law = &predicted[i].law;
                 let others = self.others(&others);
-                let Some(peak) = self.peak(&others, tracks[i].law.mean_m().clone(), Some(law)) else {
+                let Some(peak) = self.peak((&others, &hypotheses), tracks[i].law.mean_m().clone(), Some(law))
+                else {
                     continue;
                 };
                 let existence = existence_after(predicted[i].existence, peak.log_bayes_factor);
                 visible[i] = existence > PRESENT;
+                weights[i] = peak.weights;
                 tracks[i] = Updated {
                     existence: existence * peak.inside,
                     detected: peak.log_bayes_factor > 0.0 && peak.inside == 1.0,
@@ -255,6 +370,17 @@ impl Observation for FollowedFrame<'_> {
                     ..Updated::unchanged(&predicted[i])
                 };
             }
+        }
+        let all = predicted.iter().zip(&mut tracks).zip(weights).zip(&visible);
+        let mut together: Vec<_> = all
+            .filter(|(((predicted, track), _), visible)| {
+                **visible && track.detected && predicted.existence > PRESENT
+            })
+            .map(|(((predicted, track), weights), _)| (predicted, track, weights))
+            .collect();
+        if together.len() > 1 {
+            // Where that fails, each keeps its own law.
+            let _ = self.settle(&mut together);
         }
         for i in 0..tracks.len() {
             let near = |&j: &usize| j != i && distance(&tracks[i].law, &tracks[j].law) < SAME;

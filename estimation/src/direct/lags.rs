@@ -40,7 +40,7 @@ impl CoarseGrid {
     /// Per point: the largest sum of the terms of node `l` and of the prior over these lags, which ascend, and the lag where it
     /// is, in seconds.
     pub fn best_lags(&self, scene: &Scene, l: usize, node: &NodeEvidence, lags: &[Lag]) -> Vec<(f64, f64)> {
-        let beamed = self.beamed(l, node);
+        let beamed = self.beamed(scene, l, node);
         let turns: Vec<DMatrix<f32>> = (0..scene.irs_count()).map(|k| turns(scene, k, lags, node)).collect();
         let priors: Vec<f32> = lags.iter().map(|lag| lag.log_prior as f32).collect();
         let mut best = Vec::with_capacity(self.points());
@@ -106,8 +106,8 @@ impl CoarseGrid {
         let mut products = DMatrix::<f32>::zeros(2 * own.len(), points.len());
         for (mut column, point) in products.column_iter_mut().zip(points) {
             let (re, im) = &beamed.spectra[self.beam_of(l, point)];
-            let (w_re, w_im) = self.atom(scene, point, l);
-            for (i, n) in own.clone().enumerate() {
+            let (w_re, w_im) = self.atom(point, l);
+            for (i, n) in self.slot(k).take(own.len()).enumerate() {
                 column[i] = re[n] * w_re[n] - im[n] * w_im[n];
                 column[own.len() + i] = re[n] * w_im[n] + im[n] * w_re[n];
             }

@@ -72,10 +72,21 @@ fn gram<V: AsRef<[Complex64]>>(vectors: &[V]) -> CMatrix {
     gram
 }
 
-/// `a^H b`.
+/// `a^H b` of vectors of the same length.
 #[inline]
 pub(super) fn inner(a: &[Complex64], b: &[Complex64]) -> Complex64 {
-    a.iter().zip(b).map(|(a, b)| a.conj() * b).sum()
+    // Four sums, so that none has to wait for the one before.
+    let (mut re, mut im) = ([0.0; 4], [0.0; 4]);
+    let (mut fours, mut others) = (a.chunks_exact(4), b.chunks_exact(4));
+    for (a, b) in (&mut fours).zip(&mut others) {
+        for i in 0..4 {
+            re[i] += a[i].re * b[i].re + a[i].im * b[i].im;
+            im[i] += a[i].re * b[i].im - a[i].im * b[i].re;
+        }
+    }
+    let rest = fours.remainder().iter().zip(others.remainder());
+    let sum = Complex64::new((re[0] + re[1]) + (re[2] + re[3]), (im[0] + im[1]) + (im[2] + im[3]));
+    rest.fold(sum, |sum, (a, b)| sum + a.conj() * b)
 }
 
 /// Inner products of data, atoms and derivatives of one path. Every target has the same number of parameters: its free

@@ -43,6 +43,9 @@ const NODES: i32 = 4;
 /// Deviations of the curvature's peak that the quadrature covers.
 const COVERED: f64 = NODE_SPACING * (NODES as f64 + 0.5);
 
+/// Hypotheses of less than this share of the most probable one are left out of a weight.
+const NO_SHARE: f64 = 1e-9;
+
 /// The hypotheses about the target over which the posterior is averaged, and the noise power in units of which energies
 /// are measured.
 #[derive(Debug, Clone)]
@@ -97,6 +100,12 @@ impl Hypotheses {
         self.log_density(terms) - log_mean(&self.prior())
     }
 
+    /// [`Self::log_bayes_factor`] with [`Self::weights`].
+    pub fn weighed(&self, terms: &[Term]) -> (f64, Vec<f64>) {
+        let sums = self.sums(terms);
+        (log_mean(&sums) - log_mean(&self.prior()), self.weights_of(terms, &sums))
+    }
+
     pub fn noise_factor(&self) -> f64 {
         self.noise_factor
     }
@@ -131,13 +140,17 @@ impl Hypotheses {
 
     /// Derivative of the log-density with respect to the value of every term: one for strong paths, less for weak ones.
     pub fn weights(&self, terms: &[Term]) -> Vec<f64> {
-        let sums = self.sums(terms);
+        self.weights_of(terms, &self.sums(terms))
+    }
+
+    fn weights_of(&self, terms: &[Term], sums: &[f64]) -> Vec<f64> {
         let top = sums.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let shares: Vec<f64> = sums.iter().map(|sum| (sum - top).exp()).collect();
         let total: f64 = shares.iter().sum();
         let weight = |term: &Term, unit_snr: f64| {
             let value = term.value() / self.noise_factor;
-            let each = shares.iter().zip(&self.targets);
+            // Hypotheses without a share have no say.
+            let each = shares.iter().zip(&self.targets).filter(|(share, _)| **share > NO_SHARE);
             each.map(|(share, target)| share * target.term(value, unit_snr).1).sum::<f64>() / total
         };
         terms.iter().map(|term| term.unit_snr.map_or(1.0, |unit_snr| weight(term, unit_snr))).collect()

@@ -45,11 +45,6 @@ impl Scene {
         self.layout.irs().len()
     }
 
-    /// Subcarriers in use.
-    pub fn channels(&self) -> usize {
-        self.layout.frequencies_rad_s().len()
-    }
-
     /// Where the subcarriers of IRS `k` are.
     pub fn range(&self, k: usize) -> Range<usize> {
         self.layout.range(k)

@@ -133,7 +133,7 @@ impl DirectLocator {
             evidence: &survey.evidence,
             offsets: survey.clocks.is_some(),
         };
-        let maps = ResidualMaps::new(self, likelihood);
+        let maps = ResidualMaps::new(self, survey, likelihood);
         let energy = survey.evidence.spectral_energy();
         SeveralSearch { locator: self, survey, likelihood, maps, energy }.run(most.min(MOST_TARGETS))
     }
@@ -192,7 +192,8 @@ impl SeveralSearch<'_> {
     fn next(&mut self, present: &mut Resolved) -> Option<Resolved> {
         let targets = self.likelihood.targets(&present.at);
         let others = self.likelihood.others(&present.at);
-        let map = (targets > 0).then(|| self.maps.map(&present.at, &others));
+        let map = (targets > 0)
+            .then(|| self.maps.map(&present.at, &others, self.sharpness(&present.here, targets)));
         let places = &self.locator.grid.places;
         let peaks = places.peaks(map.as_ref().unwrap_or(&self.survey.values.total));
         // What a peak may have between the points.
@@ -211,10 +212,11 @@ impl SeveralSearch<'_> {
                 return this.climb_beside(&others, found);
             }
             let offsets_m = this.clocks().map(|clocks| clocks.start_m(point).clone());
-            this.climb_roughly(DVector::from_iterator(
+            let start = DVector::from_iterator(
                 found.len() + this.likelihood.offset_count(),
                 found.iter().chain(offsets_m.iter().flatten()).copied(),
-            ))
+            );
+            this.climb_roughly(start).0
         };
         let high = peaks.iter().take_while(|peak| peak.1 >= least).count();
         let mut starts: Vec<Summit> = peaks[..high].iter().map(|peak| started(self, peak)).collect();
@@ -238,14 +240,24 @@ impl SeveralSearch<'_> {
     }
 
     /// A state whose targets are all in the searched area and apart from each other.
-    fn apart(&self, summit: Summit) -> Option<Resolved> {
+    fn apart(&self, (summit, mut here): (Summit, Expansion)) -> Option<Resolved> {
         let coordinates = self.likelihood.targets(&summit.at) * self.axes();
         let mut targets = summit.at.as_slice()[..coordinates].chunks(self.axes());
         let inside = targets.all(|at| self.locator.searched(&DVector::from_row_slice(at)));
         let least_m = SAME_PLACE * self.locator.resolution_m;
         let mut pairs = self.pairs(&summit.at);
         let apart = pairs.all(|pair| self.difference(&summit.at, pair).norm() > least_m);
-        (summit.value.is_finite() && inside && apart).then(|| self.resolved(summit.at))
+        if !summit.value.is_finite() || !inside || !apart {
+            return None;
+        }
+        // What is left of the ascent does not matter here.
+        if let Some(clocks) = self.clocks() {
+            let prior = clocks.expansion(&summit.at);
+            here.value -= prior.value;
+            here.information -= prior.information;
+        }
+        let noise_factor = self.noise_factor(here.value, self.likelihood.targets(&summit.at));
+        Some(Resolved { at: summit.at, value: summit.value, here, noise_factor, unresolved: Vec::new() })
     }
 
     fn resolved(&self, at: DVector<f64>) -> Resolved {
@@ -273,7 +285,7 @@ impl SeveralSearch<'_> {
         climb(start, &longest, |state| self.expand(state))
     }
 
-    fn climb_roughly(&self, start: DVector<f64>) -> Summit {
+    fn climb_roughly(&self, start: DVector<f64>) -> (Summit, Expansion) {
         let longest = self.longest_m(start.len());
         climb_roughly(start, &longest, |state| self.expand(state))
     }
@@ -281,9 +293,8 @@ impl SeveralSearch<'_> {
     /// One target beside others that stay.
     fn climb_beside(&self, others: &[OthersNode], start: DVector<f64>) -> Summit {
         let longest = self.longest_m(start.len());
-        climb_roughly(start, &longest, |at| {
-            self.likelihood.expand_beside(others, &self.locator.position_m(at))
-        })
+        let expand = |at: &DVector<f64>| self.likelihood.expand_beside(others, &self.locator.position_m(at));
+        climb_roughly(start, &longest, expand).0
     }
 
     fn expand(&self, state: &DVector<f64>) -> Expansion {
@@ -302,11 +313,12 @@ impl SeveralSearch<'_> {
         }
         for _ in 0..MOST_ROUNDS {
             let energies = losses(&self.likelihood.others(&best.at));
+            let sharpness = self.sharpness(&best.here, targets);
             let mut better = None;
             for (t, energy) in energies.iter().enumerate() {
                 let rest = self.without(&best.at, t);
                 let others = self.likelihood.others(&rest);
-                let values = self.maps.map(&rest, &others);
+                let values = self.maps.map(&rest, &others, sharpness);
                 let Some(top) = (0..values.len()).max_by(|&a, &b| values[a].total_cmp(&values[b])) else {
                     continue;
                 };
@@ -332,6 +344,13 @@ impl SeveralSearch<'_> {
             }
         }
         best
+    }
+
+    /// The largest information on one of some targets.
+    fn sharpness(&self, here: &Expansion, targets: usize) -> f64 {
+        let axes = self.axes();
+        let trace = |t: usize| here.information.view((t * axes, t * axes), (axes, axes)).trace();
+        (0..targets).map(trace).fold(0.0, f64::max)
     }
 
     /// A state without one of its targets.

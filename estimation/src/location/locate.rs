@@ -155,6 +155,7 @@ impl Caution {
                 | Self::Inconsistent
                 | Self::NotConverged
                 | Self::BarelyDetected
+                | Self::Unresolved
         )
     }
 }
