@@ -52,8 +52,8 @@ pub struct FrameOfRun {
 
 /// Means over the scored frames of a run.
 struct ScoredRun {
-    single: RunScore,
-    tracks: RunScore,
+    /// Of single frames and of tracks.
+    scores: [RunScore; 2],
     bound_m: f64,
 }
 
@@ -67,15 +67,14 @@ pub fn against_power(study: &Study) -> anyhow::Result<Vec<Row>> {
     let mut rows = study.new_rows();
     for (point, power_dbm) in study.points(POWERS_DBM) {
         let runs = study.point(point, |draw| ScoredRun::new(&site(power_dbm, draw.scenario_seed)?))?;
-        let schemes: [(&str, fn(&ScoredRun) -> &RunScore); 2] =
-            [("single-frames", |run| &run.single), ("tracks", |run| &run.tracks)];
-        for (scheme, score) in schemes {
+        for (i, scheme) in ["single-frames", "tracks"].iter().enumerate() {
             for (part, metric) in ["gospa_m", "localisation_m2", "missed_m2", "false_m2"].iter().enumerate() {
-                rows.mean(power_dbm, scheme, metric, &column(&runs, |run| score(run).means()[part]));
+                rows.mean(power_dbm, scheme, metric, &column(&runs, |run| run.scores[i].means()[part]));
             }
-            rows.mean(power_dbm, scheme, "target_share", &column(&runs, |run| target_share(score(run))));
+            let shares = column(&runs, |run| target_share(&run.scores[i]));
+            rows.mean(power_dbm, scheme, "target_share", &shares);
         }
-        rows.mean(power_dbm, "tracks", "switches", &column(&runs, |run| run.tracks.switches() as f64));
+        rows.mean(power_dbm, "tracks", "switches", &column(&runs, |run| run.scores[1].switches() as f64));
         rows.mean(power_dbm, "posterior-bound", "gospa_m", &column(&runs, |run| run.bound_m));
     }
     let mut rows = rows.into_rows();
@@ -142,12 +141,13 @@ fn bound_m(site: &TargetSite) -> anyhow::Result<f64> {
 
 impl ScoredRun {
     fn new(site: &TargetSite) -> anyhow::Result<Self> {
-        let [mut single, mut tracks] = [(); 2].map(|()| RunScore::new(GospaSettings::default()));
+        let mut single = RunScore::new(GospaSettings::default());
+        let mut tracks = single.clone();
         for (frame, shown) in frames(site)?.iter().enumerate().skip(UNSCORED as usize) {
             let time_s = frame as f64 * INTERVAL_S;
             single.frame(time_s, &shown.truth_m, &shown.found_m)?;
             tracks.frame(time_s, &shown.truth_m, &shown.tracks_m)?;
         }
-        Ok(Self { single, tracks, bound_m: bound_m(site)? })
+        Ok(Self { scores: [single, tracks], bound_m: bound_m(site)? })
     }
 }
