@@ -22,8 +22,8 @@ them).
 
 With --signals: the runs of the figure `tracking-power`, in which hyloc follows its tracks in the echoes themselves, see
 `hyloc/src/figures/study/tracking_power.rs`. Stone Soup, as above, gets the detections that hyloc makes in single frames, each with its
-own covariance. Its P_D and density of clutter are those measured on the tuning runs, of another seed, on which its settings are
-chosen as well. Writes the rows of Stone Soup to `hyloc/src/figures/study/stone-soup.csv`, from which the figure takes them.
+own covariance. Its P_D and density of clutter are those measured on these runs, its settings are chosen on tuning runs of another
+seed. Writes the rows of Stone Soup to `hyloc/src/figures/study/stone-soup.csv`, from which the figure takes them.
 """
 
 import argparse
@@ -261,15 +261,15 @@ def compare_signals(arguments):
     with Pool(arguments.processes) as pool:
         for power, runs in scored.items():
             own = tuning[power]
-            single = signal_scores(own, [places(run, "detections") for run in own]).mean(0)
+            values = {name: signal_scores(runs, [places(run, kind) for run in runs])
+                      for name, kind in [("single frames", "detections"), ("hyloc", "tracks")]}
+            single = values["single frames"].mean(0)
             detection, clutter = single[4], max(single[3] / (CUTOFF_M**ORDER / 2) / (2 * HALF_M) ** 2, LEAST_CLUTTER)
             theirs = lambda runs, choices: [(detected(run), detection, clutter, *choice) for choice in choices for run in runs]
             tuned = pool.starmap(stonesoup_tracks, theirs(own, SIGNAL_CHOICES), chunksize=1)
             tuned = [tuned[i:i + len(own)] for i in range(0, len(tuned), len(own))]
             least = np.argmin([signal_scores(own, tracks)[:, 0].mean() for tracks in tuned])
             choice = SIGNAL_CHOICES[least]
-            values = {name: signal_scores(runs, [places(run, kind) for run in runs])
-                      for name, kind in [("single frames", "detections"), ("hyloc", "tracks")]}
             values["Stone Soup"] = signal_scores(runs, pool.starmap(stonesoup_tracks, theirs(runs, [choice]), chunksize=1))
             ratio = values["hyloc"][:, 0].mean() / values["Stone Soup"][:, 0].mean()
             for name, value in values.items():
