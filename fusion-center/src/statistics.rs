@@ -172,7 +172,7 @@ pub struct Figures {
     /// Frames that were solved and gave no position.
     pub without_fix: u64,
     pub without_fix_reasons: BTreeMap<String, u64>,
-    /// Fixes whose truth is known; the following figures are of these.
+    /// Fixes whose truth is known and that have the right number of targets; the following figures are of these.
     pub judged: u64,
     pub rms_error_m: Option<f64>,
     /// Rms of the exact bound.
@@ -207,6 +207,10 @@ impl Statistics {
                 self.targets = Some(TargetStatistics::new(fix.run));
             }
             self.targets.iter_mut().for_each(|targets| targets.record(fix, listed));
+            // A frame with a wrong number of targets is an error of its own, and counted as such.
+            if listed.len() != fix.targets.len() {
+                return;
+            }
         }
         if let (Some(error_m), Some(bound_m), Some(nees)) = (truth.error_m, truth.bound_rms_m, truth.nees) {
             self.judge(error_m, bound_m, nees, frames);

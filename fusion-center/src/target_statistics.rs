@@ -41,9 +41,9 @@ pub struct TargetFigures {
     pub track_nees: Option<f64>,
     /// Of single frames.
     pub fixes: SetFigures,
-    /// Ratio of the mean squared error of fixes to the mean joint bound of their targets.
+    /// Ratio of the mean squared error of fixes to the mean joint bound of their targets, in frames with the right number.
     pub gap_db: Option<f64>,
-    /// Mean normalised squared error of fixes.
+    /// Mean normalised squared error of these fixes.
     pub nees: Option<f64>,
 }
 
@@ -127,7 +127,8 @@ impl TargetStatistics {
             fix.tracks().iter().map(|track| identified(track.identity, &track.position_m)).collect();
         self.tracks.frame(fix.frame as f64, &targets, &tracks);
         self.fixes.frame(fix.frame as f64, &targets, &fixes);
-        for target in truth {
+        // A frame with a wrong number of targets is an error of its own, and counted as such.
+        for target in truth.iter().filter(|_| truth.len() == fix.targets.len()) {
             if let (Some(error_m), Some(bound_m), Some(nees)) =
                 (target.error_m, target.bound_rms_m, target.nees)
             {
@@ -136,9 +137,9 @@ impl TargetStatistics {
                 self.nees += nees;
                 self.judged += 1;
             }
-            if let Some(nees) = track_nees(fix, target) {
-                self.track_nees = (self.track_nees.0 + nees, self.track_nees.1 + 1);
-            }
+        }
+        for nees in truth.iter().filter_map(|target| track_nees(fix, target)) {
+            self.track_nees = (self.track_nees.0 + nees, self.track_nees.1 + 1);
         }
     }
 

@@ -176,11 +176,19 @@ pub fn lines_without_timing(path: &Path) -> Vec<String> {
     text.lines().map(|line| line.split_once(r#","timing":"#).expect("timings").0.to_owned()).collect()
 }
 
-/// A replay of the recording gives the fixes of the log, to the byte.
+/// A replay of the recording gives the fixes of the log, to the byte. On a busy machine the truth of a fix may have come too late for
+/// the log; it is not compared then.
 pub fn assert_replayed(recording: &Path, log: &Path, again: &Path) {
     let replay = ["replay", recording.to_str().unwrap(), "--json", "--fixes", again.to_str().unwrap()];
     Process::start("hyloc", &replay).finish();
-    let replayed = lines_without_timing(again).into_iter();
-    let replayed = replayed.map(|line| line.replace(r#""source":"replayed""#, r#""source":"simulated""#));
-    assert_eq!(replayed.collect::<Vec<_>>(), lines_without_timing(log));
+    let (replayed, live) = (lines_without_timing(again), lines_without_timing(log));
+    assert_eq!(replayed.len(), live.len());
+    for (replayed, live) in replayed.iter().zip(&live) {
+        let replayed = replayed.replace(r#""source":"replayed""#, r#""source":"simulated""#);
+        let fix = |line: &str| line.split_once(r#","truth":"#).expect("a truth").0.to_owned();
+        match live.ends_with(r#","truth":null"#) {
+            true => assert_eq!(fix(&replayed), fix(live)),
+            false => assert_eq!(&replayed, live),
+        }
+    }
 }

@@ -76,7 +76,9 @@ fn three_targets_that_cross_keep_their_tracks() {
     }
     let [squared_m2, bound_m2, nees, count] = apart;
     let (gap_db, nees) = (10.0 * (squared_m2 / bound_m2).log10(), nees / count);
-    println!("count right in {right} of {judged} frames; {count} targets apart: gap {gap_db:.2} dB, NEES {nees:.2}");
+    println!(
+        "count right in {right} of {judged} frames; {count} targets apart: gap {gap_db:.2} dB, NEES {nees:.2}"
+    );
     // Over three hundred targets the gap scatters by 0.3 dB, the NEES by 0.12.
     assert!(count > 200.0 && gap_db.abs() < 1.0 && (1.6..2.5).contains(&nees), "{gap_db} dB, NEES {nees}");
     assert!(right as f64 >= 0.98 * f64::from(judged), "{right} of {judged}");

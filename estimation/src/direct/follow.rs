@@ -35,12 +35,16 @@ use crate::ascent::{Expansion, climb_roughly};
 const PRESENT: f64 = 0.5;
 /// Two laws whose distance, squared, in units of its variance is below this may be those of one target.
 const SAME: f64 = 9.0;
+/// The same for two that the frame shows in one place.
+const MERGED: f64 = 1.0;
+/// Rounds in which tracks are followed beside the new targets of the round before.
+const BIRTH_ROUNDS: usize = 3;
 /// What the Bayes factor of a birth may gain from its grid point to its maximum and by its integral, at most.
 const MOST_GAIN: f64 = 6.0;
 /// Births that cannot have this existence are left out.
 const LEAST_EXISTENCE: f64 = 1e-7;
-/// Sweeps over tracks that influence each other, and joint steps after them.
-const SWEEPS: usize = 1;
+/// Sweeps over tracks that influence each other until it is clear which of them exist, and joint steps after them.
+const MOST_SWEEPS: usize = 4;
 const JOINT_STEPS: usize = 2;
 
 /// What is assumed about new targets.
@@ -184,8 +188,12 @@ impl FollowedFrame<'_> {
     }
 
     /// Lets tracks that exist settle together: Newton steps of the joint posterior of their positions, from where each has its maximum
-    /// given the others. Their laws are the marginals of the joint one. Paths are weighted as for each of them alone.
-    fn settle(&self, laws: &mut [(&Predicted, &mut Updated, Vec<[f64; 2]>)]) -> Option<()> {
+    /// given the others, beside new targets that stay where they are. Their laws are the marginals of the joint one. Paths are weighted as for each of them alone.
+    fn settle(
+        &self,
+        laws: &mut [(&Predicted, &mut Updated, Vec<[f64; 2]>)],
+        newborn_m: &[Point],
+    ) -> Option<()> {
         let likelihood = self.likelihood();
         let axes = likelihood.dimensions();
         let place = |i: usize| i * axes;
@@ -194,8 +202,10 @@ impl FollowedFrame<'_> {
         let factors = laws.iter().map(|(predicted, ..)| predicted.law.covariance_m2().clone().cholesky());
         let factors: Vec<_> = factors.collect::<Option<_>>()?;
         let mut covariance = DMatrix::zeros(0, 0);
+        let newborn = self.locator.scene.layout().joint_coordinates(newborn_m);
         for _ in 0..JOINT_STEPS {
-            let sight = likelihood.sight(&state, true);
+            let all = state.iter().chain(newborn.iter()).copied().collect::<Vec<f64>>();
+            let sight = likelihood.sight(&DVector::from_vec(all), true);
             let mut total = Expansion::zeros(state.len());
             let mut path = 0;
             for (l, rows) in likelihood.sensing() {
@@ -325,39 +335,29 @@ impl FollowedFrame<'_> {
     }
 }
 
-impl Observation for FollowedFrame<'_> {
-    fn update(&self, predicted: &[Predicted]) -> FrameUpdate {
+impl FollowedFrame<'_> {
+    /// Every track after the frame, beside new targets, and whether it is seen, also where that is outside of the searched area.
+    fn tracks(&self, predicted: &[Predicted], newborn_m: &[Point]) -> (Vec<Updated>, Vec<bool>) {
         let layout = self.locator.scene.layout();
-        let axes = layout.axes().len();
-        if predicted.iter().any(|track| track.law.dimension() != axes) {
-            return FrameUpdate {
-                tracks: predicted.iter().map(Updated::unchanged).collect(),
-                births: Vec::new(),
-            };
-        }
         let mut tracks: Vec<Updated> = predicted.iter().map(Updated::unchanged).collect();
-        // Also where that is outside of the searched area.
         let mut visible: Vec<bool> = predicted.iter().map(|track| track.existence > PRESENT).collect();
         let mut order: Vec<usize> = (0..tracks.len()).collect();
         order.sort_by(|&a, &b| predicted[b].existence.total_cmp(&predicted[a].existence));
-        let place = |track: &Updated| layout.position_m(track.law.mean_m());
-        let strong = predicted.iter().filter(|track| track.existence > PRESENT).count();
         let mut weights = vec![Vec::new(); tracks.len()];
-        for _ in 0..if strong > 1 { SWEEPS } else { 1 } {
-            let present: Vec<Point> = (0..tracks.len())
-                .filter(|&j| predicted[j].existence > PRESENT)
-                .map(|j| place(&tracks[j]))
-                .collect();
-            let hypotheses = self.hypotheses(&self.others(&present));
+        // The places of all tracks that probably exist, except for one of them, and the new targets.
+        let beside = |tracks: &[Updated], visible: &[bool], except: Option<usize>| -> Vec<Point> {
+            let others = (0..tracks.len()).filter(|&j| Some(j) != except && visible[j]);
+            let places = others.map(|j| layout.position_m(tracks[j].law.mean_m()));
+            places.chain(newborn_m.iter().copied()).collect()
+        };
+        // A tentative track that turns out to exist is taken out of the data of the others.
+        for _ in 0..MOST_SWEEPS {
+            let before = visible.clone();
+            let hypotheses = self.hypotheses(&self.others(&beside(&tracks, &visible, None)));
             for &i in &order {
-                let others: Vec<Point> = (0..tracks.len())
-                    .filter(|&j| j != i && predicted[j].existence > PRESENT)
-                    .map(|j| place(&tracks[j]))
-                    .collect();
-                let law = &predicted[i].law;
-                let others = self.others(&others);
-                let Some(peak) = self.peak((&others, &hypotheses), tracks[i].law.mean_m().clone(), Some(law))
-                else {
+                let others = self.others(&beside(&tracks, &visible, Some(i)));
+                let start = tracks[i].law.mean_m().clone();
+                let Some(peak) = self.peak((&others, &hypotheses), start, Some(&predicted[i].law)) else {
                     continue;
                 };
                 let existence = existence_after(predicted[i].existence, peak.log_bayes_factor);
@@ -370,30 +370,62 @@ impl Observation for FollowedFrame<'_> {
                     ..Updated::unchanged(&predicted[i])
                 };
             }
+            if visible == before {
+                break;
+            }
         }
         let all = predicted.iter().zip(&mut tracks).zip(weights).zip(&visible);
         let mut together: Vec<_> = all
-            .filter(|(((predicted, track), _), visible)| {
-                **visible && track.detected && predicted.existence > PRESENT
-            })
+            .filter(|(((_, track), _), visible)| **visible && track.detected)
             .map(|(((predicted, track), weights), _)| (predicted, track, weights))
             .collect();
-        if together.len() > 1 {
+        if together.len() + newborn_m.len() > 1 {
             // Where that fails, each keeps its own law.
-            let _ = self.settle(&mut together);
+            let _ = self.settle(&mut together, newborn_m);
         }
-        for i in 0..tracks.len() {
-            let near = |&j: &usize| j != i && distance(&tracks[i].law, &tracks[j].law) < SAME;
-            tracks[i].doubtful_identity =
-                (0..tracks.len()).filter(near).any(|j| predicted[j].existence > PRESENT);
+        (tracks, visible)
+    }
+}
+
+impl Observation for FollowedFrame<'_> {
+    fn update(&self, predicted: &[Predicted]) -> FrameUpdate {
+        let layout = self.locator.scene.layout();
+        let axes = layout.axes().len();
+        if predicted.iter().any(|track| track.law.dimension() != axes) {
+            return FrameUpdate {
+                tracks: predicted.iter().map(Updated::unchanged).collect(),
+                births: Vec::new(),
+            };
         }
-        let present_m: Vec<Point> = tracks
-            .iter()
-            .zip(visible)
-            .filter(|(_, visible)| *visible)
-            .map(|(track, _)| place(track))
+        let place = |law: &PositionLaw| layout.position_m(law.mean_m());
+        let (mut tracks, mut births) = (Vec::new(), Vec::new());
+        let mut newborn_m: Vec<Point> = Vec::new();
+        // A new target draws tracks near it towards itself until it is taken out of their data.
+        for _ in 0..BIRTH_ROUNDS {
+            let visible;
+            (tracks, visible) = self.tracks(predicted, &newborn_m);
+            let seen = tracks.iter().zip(visible).filter(|(_, visible)| *visible);
+            births = self.births(seen.map(|(track, _)| place(&track.law)).collect(), &tracks);
+            let probable = births.iter().filter(|birth| birth.existence > PRESENT);
+            let found_m: Vec<Point> = probable.map(|birth| place(&birth.law)).collect();
+            let known = found_m.len() <= newborn_m.len();
+            newborn_m = found_m;
+            if known || predicted.is_empty() {
+                break;
+            }
+        }
+        let near = |i: usize, j: usize| distance(&tracks[i].law, &tracks[j].law);
+        let marks: Vec<(bool, Option<usize>)> = (0..tracks.len())
+            .map(|i| {
+                let others = (0..tracks.len()).filter(|&j| j != i && tracks[j].existence > PRESENT);
+                let nearest = others.min_by(|&a, &b| near(i, a).total_cmp(&near(i, b)));
+                let within = |most: f64| nearest.filter(|&j| near(i, j) < most);
+                (within(SAME).is_some(), within(MERGED))
+            })
             .collect();
-        let births = self.births(present_m, &tracks);
+        for (track, (doubtful, merged)) in tracks.iter_mut().zip(marks) {
+            (track.doubtful_identity, track.merged_with) = (doubtful, merged);
+        }
         FrameUpdate { tracks, births }
     }
 }
