@@ -20,11 +20,13 @@ pub enum Figure {
     BackhaulAccuracy = 10,
     NearField = 13,
     Clocks = 14,
+    Separation = 15,
+    TrackingPower = 16,
 }
 
 impl Figure {
     /// All figures, in the order in which they are made.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::CrbElements,
         Self::CrbSensors,
         Self::CrbCoverage,
@@ -39,6 +41,8 @@ impl Figure {
         Self::BackhaulAccuracy,
         Self::NearField,
         Self::Clocks,
+        Self::Separation,
+        Self::TrackingPower,
     ];
 
     /// Name on the command line, in files and in the `figure` column.
@@ -58,6 +62,8 @@ impl Figure {
             Self::BackhaulAccuracy => "backhaul-accuracy",
             Self::NearField => "near-field",
             Self::Clocks => "clocks",
+            Self::Separation => "separation",
+            Self::TrackingPower => "tracking-power",
         }
     }
 
@@ -117,6 +123,14 @@ impl Figure {
                 "Direct fixes when the clocks of the nodes are off by up to plus or minus x: with clocks that are trusted, with \
                  unknown clocks from one frame, and with unknown clocks over ten frames, beside the exact bound of each."
             }
+            Self::Separation => {
+                "Two targets x metres apart in one frame, their number unknown: errors of the scenes with the right number beside the \
+                 exact bounds of both targets together and of one alone; how often the number is right."
+            }
+            Self::TrackingPower => {
+                "Three targets that walk at 1.5 m/s, 20 frames a second: GOSPA of single frames, of tracks that are followed in the \
+                 signals, and of Stone Soup's JPDA on the detections of the single frames; share of the targets that each shows."
+            }
         }
     }
 
@@ -131,6 +145,8 @@ impl Figure {
             Self::BackhaulAccuracy => (500, 15),
             Self::NearField => (200, 8),
             Self::Clocks => (300, 8),
+            Self::Separation => (200, 8),
+            Self::TrackingPower => (20, 2),
         };
         if quick { few } else { full }
     }

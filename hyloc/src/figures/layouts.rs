@@ -97,6 +97,8 @@ pub fn plot(figure: Figure, rows: &[Row]) -> Plot {
         Figure::BackhaulAccuracy => data.backhaul(),
         Figure::NearField => data.near_field(),
         Figure::Clocks => data.clocks(),
+        Figure::Separation => data.separation(),
+        Figure::TrackingPower => data.tracking_power(),
     };
     Plot { id: figure.name().into(), description: figure.caption().into(), panels }
 }
@@ -313,6 +315,44 @@ impl Data<'_> {
         over.extend(self.curves(&located, "over_known_db", SOLID, ""));
         let above = Axis::new("Above the bound of known clocks (dB)", Scale::Linear).within(-1.0, 6.0);
         vec![panel("(a) error", x(), y, errors), panel("(b) cost of the clocks", x(), above, over)]
+    }
+
+    fn separation(&self) -> Vec<PlotPanel> {
+        let x = || {
+            Axis::new("Distance of the two targets (m)", Scale::Log)
+                .with_ticks(&[0.5, 1.0, 2.0, 3.0, 4.0, 6.0])
+        };
+        let located = [("located", "located", BLUE, Marker::Disc)];
+        let mut errors = vec![
+            self.bound("exact bound, both targets", SOLID, "joint-bound", "crb_m2"),
+            self.bound("exact bound, one target", DASHED, "single-bound", "crb_m2"),
+        ];
+        errors.extend(self.curves(&located, "mse_m2", SOLID, ""));
+        let kept = [("located", "located, without errors above 1 m", SKY, Marker::Ring)];
+        errors.extend(self.curves(&kept, "mse_without_gross_m2", DOTTED, ""));
+        let y = Axis::new("Mean squared position error (m\u{b2})", Scale::Log);
+        let right = [("located", "right number", GREEN, Marker::Triangle)];
+        let mut shares = self.curves(&right, "right_number_share", SOLID, "");
+        let unresolved = [("located", "one target, unresolved", ORANGE, Marker::Square)];
+        shares.extend(self.curves(&unresolved, "unresolved_share", SOLID, ""));
+        let share = Axis::new("Share of the scenes", Scale::Linear).within(-0.02, 1.02);
+        vec![panel("(a) error", x(), y, errors), panel("(b) number of targets", x(), share, shares)]
+    }
+
+    fn tracking_power(&self) -> Vec<PlotPanel> {
+        let x = || Axis::new("Transmit power (dBm)", Scale::Linear);
+        let curves = [
+            ("single-frames", "single frames", GREY, Marker::Cross),
+            ("stone-soup", "Stone Soup, JPDA on single frames", ORANGE, Marker::Square),
+            ("tracks", "tracks in the signals", BLUE, Marker::Disc),
+        ];
+        let mut distances =
+            vec![self.bound("posterior bound, exact information", DASHED, "posterior-bound", "gospa_m")];
+        distances.extend(self.curves(&curves, "gospa_m", SOLID, ""));
+        let y = Axis::new("GOSPA (m)", Scale::Log);
+        let share = Axis::new("Share of the targets", Scale::Linear).within(-0.02, 1.02);
+        let shares = self.curves(&curves, "target_share", SOLID, "");
+        vec![panel("(a) GOSPA", x(), y, distances), panel("(b) targets shown", x(), share, shares)]
     }
 
     fn imperfections(&self) -> Vec<PlotPanel> {

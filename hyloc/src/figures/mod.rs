@@ -29,6 +29,7 @@ use catalogue::Figure;
 use rows::{Row, from_csv, to_csv};
 use store::{Drawing, FigureStore, Recipe};
 use study::Study;
+pub use study::tracking_power;
 
 #[derive(Debug, Clone, Args)]
 pub struct FigureFlags {

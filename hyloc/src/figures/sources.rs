@@ -5,12 +5,13 @@
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// Files and folders of the workspace: the model, the estimators, the wire that the backhaul study measures, the Monte
+/// Files and folders of the workspace: the model, the estimators, the tracker, the wire that the backhaul study measures, the Monte
 /// Carlo itself, and the versions of all libraries. Plots, claims and reports are made from the data and do not count.
-pub const PARTS: [&str; 10] = [
+pub const PARTS: [&str; 11] = [
     "Cargo.lock",
     "model/src",
     "estimation/src",
+    "tracking/src",
     "proto/hyloc",
     "proto/src",
     "hyloc/src/scene.rs",

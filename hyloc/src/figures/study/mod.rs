@@ -11,6 +11,9 @@ mod clocks;
 mod literal;
 mod locations;
 mod near_field;
+mod separation;
+mod target_site;
+pub mod tracking_power;
 
 use indicatif::ProgressBar;
 use model::random::{Purpose, Stream, stream};
@@ -55,6 +58,8 @@ impl Study<'_> {
             Figure::BackhaulAccuracy => backhaul::against_bytes(self),
             Figure::NearField => near_field::against_size(self),
             Figure::Clocks => clocks::against_offset(self),
+            Figure::Separation => separation::against_distance(self),
+            Figure::TrackingPower => tracking_power::against_power(self),
         }
     }
 
@@ -78,16 +83,22 @@ impl Study<'_> {
         point: usize,
         trial: impl Fn(Draw) -> anyhow::Result<T> + Sync,
     ) -> anyhow::Result<Vec<T>> {
-        let address = ((self.figure as u64) << 32) | point as u64;
         (0..self.trials)
             .into_par_iter()
             .map(|index| {
-                let mut stream = stream(self.seed, Purpose::Study, [address, index]);
-                let result = trial(Draw { scenario_seed: stream.random(), stream });
+                let result = trial(Draw::new(self.seed, self.figure, point, index));
                 self.progress.inc(1);
                 result
             })
             .collect()
+    }
+}
+
+impl Draw {
+    fn new(seed: u64, figure: Figure, point: usize, trial: u64) -> Self {
+        let address = ((figure as u64) << 32) | point as u64;
+        let mut stream = stream(seed, Purpose::Study, [address, trial]);
+        Self { scenario_seed: stream.random(), stream }
     }
 }
 
