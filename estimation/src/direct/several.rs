@@ -16,11 +16,12 @@ use model::Point;
 use model::units::SPEED_OF_LIGHT_M_S;
 use nalgebra::{DMatrix, DVector};
 
-use super::clocks::{ClockPrior, ClockUpdate, SurveyClocks};
+use super::clocks::{ClockPrior, SurveyClocks};
 use super::evidence::Evidence;
 use super::joint::{JointLikelihood, OthersNode, losses};
 use super::locate::{DirectLocator, Missed, NEARLY_AS_HIGH, Survey, noise_factor};
 use super::residual::ResidualMaps;
+use super::target_list::{LocatedTarget, MOST_TARGETS, TargetList};
 use crate::ascent::{Expansion, Summit, climb, climb_roughly};
 
 /// Peaks of a map that are tried.
@@ -39,50 +40,6 @@ const LEAST_SEPARATION: f64 = 9.0;
 const SAME_PLACE: f64 = 1e-3;
 /// A larger relative gain of the likelihood is an improvement.
 const BETTER: f64 = 1e-5;
-/// Largest number of targets of a frame.
-pub const MOST_TARGETS: usize = 16;
-
-/// One of several targets.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct LocatedTarget {
-    /// Its position, metres.
-    pub position_m: Point,
-    /// What the log-likelihood ratio of the frame loses without it.
-    pub energy: f64,
-    /// Probability that noise alone has this energy.
-    pub false_alarm_probability: f64,
-    /// Whether there may be two targets here that cannot be told apart.
-    pub unresolved: bool,
-}
-
-/// The targets of a frame.
-#[derive(Debug, Clone, PartialEq)]
-pub struct TargetList {
-    /// Strongest first; empty where none is detected.
-    pub targets: Vec<LocatedTarget>,
-    /// Covariance of the free coordinates of all of them, in their order.
-    pub covariance_m2: DMatrix<f64>,
-    /// Log-likelihood ratio of the targets together to noise alone.
-    pub log_likelihood: f64,
-    /// What the frame says about the clocks, the positions of all targets marginalised; none where clocks are trusted or there
-    /// is no target.
-    pub clocks: Option<ClockUpdate>,
-}
-
-impl TargetList {
-    /// Number of free coordinates of a target; 0 without targets.
-    pub fn axes(&self) -> usize {
-        self.covariance_m2.nrows() / self.targets.len().max(1)
-    }
-
-    /// Covariance of the free coordinates of one target; none without such a target.
-    pub fn covariance_of_m2(&self, target: usize) -> Option<DMatrix<f64>> {
-        let axes = self.axes();
-        let own = || self.covariance_m2.view((target * axes, target * axes), (axes, axes)).into_owned();
-        (target < self.targets.len()).then(own)
-    }
-}
-
 /// The search in a survey, with the prior of its clocks.
 struct SeveralSearch<'a> {
     locator: &'a DirectLocator,
