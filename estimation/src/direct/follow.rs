@@ -35,6 +35,8 @@ use crate::ascent::{Expansion, climb_roughly};
 const PRESENT: f64 = 0.5;
 /// Two laws whose distance, squared, in units of its variance is below this may be those of one target.
 const SAME: f64 = 9.0;
+/// An ascent ends where one more step would raise the logarithm of the posterior by less than this.
+const LEAST_GAIN: f64 = 0.02;
 /// What the Bayes factor of a birth may gain from its grid point to its maximum and by its integral, at most.
 const MOST_GAIN: f64 = 6.0;
 /// Births that cannot have this existence are left out.
@@ -152,7 +154,7 @@ impl FollowedFrame<'_> {
             total
         };
         let longest = DVector::repeat(start.len(), self.locator.longest_step_m());
-        let (summit, _) = climb_roughly(start, &longest, objective);
+        let (summit, _) = climb_roughly(LEAST_GAIN, start, &longest, objective);
         // The energy of a path holds one unit of noise on average, which carries no information; near nothing may be left.
         let terms = self.terms(others, &summit.at, true);
         let mut information = prior_information.clone();
@@ -226,7 +228,7 @@ impl FollowedFrame<'_> {
         };
         let longest = DVector::repeat(means.len(), self.locator.longest_step_m());
         let (summit, _) =
-            climb_roughly(DVector::from_vec(means), &longest, |state| posterior(state, &weights));
+            climb_roughly(LEAST_GAIN, DVector::from_vec(means), &longest, |state| posterior(state, &weights));
         let covariance = posterior(&summit.at, &informative).information.cholesky()?.inverse();
         let law = |i: usize| {
             let own = covariance.view((place(i), place(i)), (axes, axes)).into_owned();

@@ -45,6 +45,7 @@ mod protection;
 mod residual;
 mod scene;
 mod several;
+mod target_list;
 #[cfg(test)]
 mod test_scene;
 mod timing;
@@ -61,4 +62,4 @@ pub use layout::{Layout, LayoutError, LayoutIrs};
 pub use locate::{
     AlternativePosition, DirectFix, DirectLocator, DirectSettings, Disagreement, Missed, Survey,
 };
-pub use several::{LocatedTarget, MOST_TARGETS, TargetList};
+pub use target_list::{LocatedTarget, MOST_TARGETS, TargetList};
