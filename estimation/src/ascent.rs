@@ -9,10 +9,8 @@ use nalgebra::{DMatrix, DVector};
 
 const MOST_STEPS: usize = 40;
 const MOST_HALVINGS: usize = 12;
-/// The ascent ends where the predicted gain is below the sum of the first and of the second times the value.
-const LEAST_GAIN: [f64; 2] = [1e-13, 1e-13];
-/// The same where only the neighbourhood of the maximum is wanted: within a twentieth of a standard deviation.
-const ROUGH_GAIN: [f64; 2] = [1e-3, 1e-6];
+/// The ascent ends where the predicted gain is below this share of the value.
+const LEAST_GAIN: f64 = 1e-13;
 /// Relative rounding of values.
 const ROUNDING: f64 = 1e-14;
 
@@ -76,21 +74,22 @@ pub(crate) fn climb(
     longest: &DVector<f64>,
     expand: impl FnMut(&DVector<f64>) -> Expansion,
 ) -> Summit {
-    climb_until(LEAST_GAIN, start, longest, expand).0
+    climb_until(0.0, start, longest, expand).0
 }
 
-/// [`climb`] to the neighbourhood of a maximum: what is left of the way changes the value by a thousandth. Also the expansion at
-/// the last point but one.
+/// [`climb`] to the neighbourhood of a maximum, where one more step would gain less than `least`. That step is taken; the expansion
+/// is the one before it.
 pub(crate) fn climb_roughly(
+    least: f64,
     start: DVector<f64>,
     longest: &DVector<f64>,
     expand: impl FnMut(&DVector<f64>) -> Expansion,
 ) -> (Summit, Expansion) {
-    climb_until(ROUGH_GAIN, start, longest, expand)
+    climb_until(least, start, longest, expand)
 }
 
 fn climb_until(
-    least_gain: [f64; 2],
+    least: f64,
     start: DVector<f64>,
     longest: &DVector<f64>,
     mut expand: impl FnMut(&DVector<f64>) -> Expansion,
@@ -104,7 +103,7 @@ fn climb_until(
         let step = newton.filter(|step| step.dot(&here.gradient) > 0.0);
         let step = limited(step.unwrap_or_else(|| damped(&here)), longest);
         let gain = here.gradient.dot(&step);
-        if gain < least_gain[0] + least_gain[1] * here.value.abs() {
+        if gain < least.max(LEAST_GAIN * (1.0 + here.value.abs())) {
             // The value no longer shows the step, but the gradient does.
             if gain > 0.0 {
                 at += step;

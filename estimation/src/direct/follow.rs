@@ -39,6 +39,8 @@ const SAME: f64 = 9.0;
 const MERGED: f64 = 1.0;
 /// Rounds in which tracks are followed beside the new targets of the round before.
 const BIRTH_ROUNDS: usize = 3;
+/// An ascent ends where one more step would gain less than this.
+const LEAST_GAIN: f64 = 0.02;
 /// What the Bayes factor of a birth may gain from its grid point to its maximum and by its integral, at most.
 const MOST_GAIN: f64 = 6.0;
 /// Births that cannot have this existence are left out.
@@ -159,7 +161,7 @@ impl FollowedFrame<'_> {
             total
         };
         let longest = DVector::repeat(start.len(), self.locator.longest_step_m());
-        let (summit, _) = climb_roughly(start, &longest, objective);
+        let (summit, _) = climb_roughly(LEAST_GAIN, start, &longest, objective);
         // The energy of a path holds one unit of noise on average, which carries no information; near nothing may be left.
         let terms = self.terms(others, &summit.at, true);
         let mut information = prior_information.clone();

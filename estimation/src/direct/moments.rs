@@ -197,16 +197,19 @@ impl Moments {
             for t in 0..targets {
                 let a = |i: usize, j: usize| node.gram[(arrival(s, i), arrival(t, j))];
                 let r = |i: usize, j: usize| products[(stream(s, i), stream(t, j))];
-                moments.gram[(s, t)] = a(0, 0) * r(0, 0);
+                let (across, along) = (a(0, 0), r(0, 0));
+                moments.gram[(s, t)] = across * along;
                 for j in 1..=parameters {
                     let column = t * parameters + j - 1;
-                    let mut mixed = a(0, 0) * r(0, j);
+                    let mut mixed = across * r(0, j);
                     if j <= axes {
-                        mixed += a(0, j) * r(0, 0);
+                        mixed += a(0, j) * along;
                     }
                     moments.mixed[(s, column)] = mixed;
-                    for i in 1..=parameters {
-                        let mut curvature = a(0, 0) * r(i, j);
+                    // The rest is Hermitian.
+                    for i in (1..=parameters).take_while(|&i| s < t || (s == t && i <= j)) {
+                        let row = s * parameters + i - 1;
+                        let mut curvature = across * r(i, j);
                         if j <= axes {
                             curvature += a(0, j) * r(i, 0);
                         }
@@ -214,9 +217,10 @@ impl Moments {
                             curvature += a(i, 0) * r(0, j);
                         }
                         if i <= axes && j <= axes {
-                            curvature += a(i, j) * r(0, 0);
+                            curvature += a(i, j) * along;
                         }
-                        moments.curvature[(s * parameters + i - 1, column)] = curvature;
+                        moments.curvature[(row, column)] = curvature;
+                        moments.curvature[(column, row)] = curvature.conj();
                     }
                 }
             }

@@ -12,12 +12,9 @@
 //! Two targets whose distance is within its own uncertainty cannot be told apart; they are reported as one that is unresolved.
 //! Only spectra carry several targets: a block holds the echoes about one delay.
 
-use model::Point;
-use model::units::SPEED_OF_LIGHT_M_S;
 use nalgebra::{DMatrix, DVector};
 
-use super::clocks::{ClockPrior, SurveyClocks};
-use super::evidence::Evidence;
+use super::clocks::SurveyClocks;
 use super::joint::{JointLikelihood, OthersNode, losses};
 use super::locate::{DirectLocator, Missed, NEARLY_AS_HIGH, Survey, noise_factor};
 use super::residual::ResidualMaps;
@@ -26,6 +23,8 @@ use crate::ascent::{Expansion, Summit, climb, climb_roughly};
 
 /// Peaks of a map that are tried.
 const MOST_STARTS: usize = 4;
+/// Before all targets are there, an ascent ends where one more step would raise the likelihood by less than this.
+const ROUGH_GAIN: f64 = 0.3;
 /// Rounds in which every target is searched anew.
 const MOST_ROUNDS: usize = 3;
 /// A target is searched anew where the map of the others has its highest value more than this many steps away,
@@ -97,35 +96,6 @@ impl DirectLocator {
         let energy = survey.evidence.spectral_energy();
         SeveralSearch { locator: self, survey, likelihood, maps, energy }.run(most.min(MOST_TARGETS))
     }
-
-    /// The exact bound on the free coordinates of several targets together, in their order, from echoes without noise: the gains of
-    /// all paths are unknown. Clocks are known, or known as well as this law about their true offsets says. None where the positions
-    /// are not determined.
-    pub fn joint_bound_m2(
-        &self,
-        noiseless: &Evidence,
-        positions_m: &[Point],
-        clocks: Option<&ClockPrior>,
-    ) -> Option<DMatrix<f64>> {
-        let nodes = self.scene.irs_count();
-        let fits = |clocks: &ClockPrior| clocks.mean_s().len() == nodes;
-        if positions_m.is_empty() || !noiseless.is_like(&self.evidence()) || !clocks.is_none_or(fits) {
-            return None;
-        }
-        let layout = self.scene.layout();
-        let likelihood = JointLikelihood { layout, evidence: noiseless, offsets: clocks.is_some() };
-        let coordinates = layout.joint_coordinates(positions_m);
-        let Some(prior) = clocks else {
-            return Some(likelihood.expand(&coordinates).information.cholesky()?.inverse());
-        };
-        let offsets_m = prior.mean_s() * SPEED_OF_LIGHT_M_S;
-        let (targets, count) = (coordinates.len(), coordinates.len() + nodes);
-        let all = coordinates.iter().chain(offsets_m.iter()).copied();
-        let state = DVector::from_iterator(count, all);
-        let clocks = SurveyClocks::new(prior.clone(), DVector::zeros(nodes))?;
-        let information = likelihood.expand(&state).information + clocks.expansion(&state).information;
-        Some(information.cholesky()?.inverse().view((0, 0), (targets, targets)).into_owned())
-    }
 }
 
 impl SeveralSearch<'_> {
@@ -157,7 +127,7 @@ impl SeveralSearch<'_> {
                 .filter(|&t| energies.len() > 1 && !self.is_detected(energies[t], present.noise_factor))
             {
                 Some(superfluous) => {
-                    present.at = self.without(&present.at, superfluous);
+                    present.at = self.likelihood.without(&present.at, superfluous);
                     present.unresolved.clear();
                 }
                 None => return self.list(present, &energies),
@@ -209,7 +179,7 @@ impl SeveralSearch<'_> {
         let mut starts = starts.into_iter();
         loop {
             let start = starts.next().or_else(|| lower.next().map(|peak| started(self, peak)))?;
-            let start = if targets > 0 { self.with(&present.at, &start.at) } else { start.at };
+            let start = if targets > 0 { self.likelihood.with(&present.at, &start.at) } else { start.at };
             let Some(next) = self.apart(self.climb_roughly(start)) else { continue };
             if !self.is_detected(next.value - present.value, next.noise_factor) {
                 continue;
@@ -284,14 +254,14 @@ impl SeveralSearch<'_> {
 
     fn climb_roughly(&self, start: DVector<f64>) -> (Summit, Expansion) {
         let longest = self.longest_m(start.len());
-        climb_roughly(start, &longest, |state| self.expand(state))
+        climb_roughly(ROUGH_GAIN, start, &longest, |state| self.expand(state))
     }
 
     /// One target beside others that stay.
     fn climb_beside(&self, others: &[OthersNode], start: DVector<f64>) -> Summit {
         let longest = self.longest_m(start.len());
         let expand = |at: &DVector<f64>| self.likelihood.expand_beside(others, &self.locator.position_m(at));
-        climb_roughly(start, &longest, expand).0
+        climb_roughly(ROUGH_GAIN, start, &longest, expand).0
     }
 
     fn expand(&self, state: &DVector<f64>) -> Expansion {
@@ -316,7 +286,7 @@ impl SeveralSearch<'_> {
             let sharpness = self.sharpness(&best.here, targets);
             let mut better = None;
             for (t, energy) in energies.iter().enumerate() {
-                let rest = self.without(&best.at, t);
+                let rest = self.likelihood.without(&best.at, t);
                 let others = self.likelihood.others(&rest);
                 let values = self.maps.map(&rest, &others, sharpness);
                 let Some(top) = (0..values.len()).max_by(|&a, &b| values[a].total_cmp(&values[b])) else {
@@ -332,7 +302,7 @@ impl SeveralSearch<'_> {
                 if alone.value < ANEW_SHARE * energy {
                     continue;
                 }
-                let tried = self.apart(self.climb_roughly(self.with(&rest, &alone.at)));
+                let tried = self.apart(self.climb_roughly(self.likelihood.with(&rest, &alone.at)));
                 better = tried.filter(|found| found.value > best.value + BETTER * (1.0 + best.value.abs()));
                 if better.is_some() {
                     break;
@@ -353,19 +323,6 @@ impl SeveralSearch<'_> {
         (0..targets).map(trace).fold(0.0, f64::max)
     }
 
-    /// A state without one of its targets.
-    fn without(&self, state: &DVector<f64>, target: usize) -> DVector<f64> {
-        state.clone().remove_rows(target * self.axes(), self.axes())
-    }
-
-    /// A state with one target more, after the others.
-    fn with(&self, state: &DVector<f64>, target: &DVector<f64>) -> DVector<f64> {
-        let (coordinates, offsets_m) =
-            state.as_slice().split_at(self.likelihood.targets(state) * self.axes());
-        let all = coordinates.iter().chain(target.iter()).chain(offsets_m).copied();
-        DVector::from_iterator(state.len() + target.len(), all)
-    }
-
     /// Log-likelihood that each target adds, the others free to move.
     fn energies(&self, present: &Resolved) -> Vec<f64> {
         let targets = self.likelihood.targets(&present.at);
@@ -373,7 +330,7 @@ impl SeveralSearch<'_> {
             return vec![present.value];
         }
         let energy = |t: usize| {
-            let rest = self.without(&present.at, t);
+            let rest = self.likelihood.without(&present.at, t);
             let here = self.expand(&rest);
             // What one step gains; where that is much, it is not enough.
             let step = here.information.cholesky().map(|factor| factor.solve(&here.gradient));

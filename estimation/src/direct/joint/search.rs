@@ -7,6 +7,7 @@ use nalgebra::{DMatrix, DVector};
 use super::super::evidence::Evidence;
 use super::super::grid::RegularGrid;
 use super::super::layout::Layout;
+use super::super::target_list::MOST_TARGETS;
 use super::map::{Lags, inside};
 use super::state::JointLikelihood;
 use super::{Clocks, JointError, JointFix, JointSettings};
@@ -25,8 +26,6 @@ const LATER_STARTS: usize = 8;
 const HYPOTHESES: usize = 6;
 /// Rounds in which every target is searched anew.
 const MOST_ROUNDS: usize = 4;
-/// Largest number of targets.
-const MOST_TARGETS: usize = 16;
 /// States closer than this are the same.
 const SAME_M: f64 = 1e-3;
 /// A larger log-likelihood ratio, relative to the present one, is an improvement.
@@ -102,22 +101,15 @@ impl<'a> Search<'a> {
     /// The best states with one target more.
     fn born(&self, state: &DVector<f64>, starts: usize) -> Vec<Summit> {
         let map = self.likelihood.map(&self.grid, state, self.lags.as_ref());
-        let targets = state.len() - self.likelihood.offset_count();
+        let offsets = self.likelihood.offset_count();
         let peaks = self.grid.peaks(&map.values);
         let summits = peaks.into_iter().take(starts).map(|(point, _)| {
-            let found = self.grid.coordinates(point);
-            let offsets = match map.offsets_m.get(point) {
-                Some(offsets_m) => offsets_m.clone(),
-                None => state.iter().skip(targets).copied().collect(),
-            };
-            let start = state
-                .iter()
-                .take(targets)
-                .copied()
-                .chain(found.iter().copied())
-                .chain(offsets)
-                .collect::<Vec<f64>>();
-            self.climb(DVector::from_vec(start))
+            let mut start = self.likelihood.with(state, &self.grid.coordinates(point));
+            if let Some(offsets_m) = map.offsets_m.get(point) {
+                let first = start.len() - offsets;
+                start.rows_mut(first, offsets).copy_from_slice(offsets_m);
+            }
+            self.climb(start)
         });
         self.best(summits.collect())
     }
@@ -161,16 +153,12 @@ impl<'a> Search<'a> {
     /// Every target searched anew against the others; none where nothing improves.
     fn searched_anew(&self, best: &Summit) -> Option<Summit> {
         let targets = self.likelihood.targets(&best.at);
-        let dimensions = self.likelihood.dimensions();
         if targets < 2 {
             return None;
         }
-        let others = |t: usize| {
-            let place = t * dimensions..(t + 1) * dimensions;
-            let kept = best.at.iter().enumerate().filter(|(i, _)| !place.contains(i)).map(|(_, v)| *v);
-            DVector::from_vec(kept.collect())
-        };
-        let tried = (0..targets).flat_map(|t| self.born(&others(t), LATER_STARTS)).collect();
+        let tried = (0..targets)
+            .flat_map(|t| self.born(&self.likelihood.without(&best.at, t), LATER_STARTS))
+            .collect();
         let found = self.best(tried).into_iter().next()?;
         (found.value > best.value + BETTER * (1.0 + best.value.abs())).then_some(found)
     }

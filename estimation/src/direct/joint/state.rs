@@ -66,6 +66,18 @@ impl JointLikelihood<'_> {
         coordinates.map(|own| self.layout.position_m(own)).collect()
     }
 
+    /// A state without one of its targets.
+    pub fn without(&self, state: &DVector<f64>, target: usize) -> DVector<f64> {
+        state.clone().remove_rows(target * self.dimensions(), self.dimensions())
+    }
+
+    /// A state with one target more, after the others.
+    pub fn with(&self, state: &DVector<f64>, target: &DVector<f64>) -> DVector<f64> {
+        let (coordinates, offsets_m) = state.as_slice().split_at(self.targets(state) * self.dimensions());
+        let all = coordinates.iter().chain(target.iter()).chain(offsets_m).copied();
+        DVector::from_iterator(state.len() + target.len(), all)
+    }
+
     /// Clock offset of node `l` in metres of range.
     pub fn offset_m(&self, state: &DVector<f64>, l: usize) -> f64 {
         if self.offsets { state[state.len() - self.nodes() + l] } else { 0.0 }
