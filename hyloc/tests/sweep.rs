@@ -115,7 +115,7 @@ fn faults_of_shards_are_refused_by_name() {
     let out = folder.path().join("out");
     let out = out.to_str().unwrap();
     let grid = ["--grid", "base_station.power_dbm=50", "--trials", "50", "--set", "seed=4"];
-    let shard = |of: &str| [&grid[..], &["--out", out, "--shard", of]].concat();
+    let shard = |of: &'static str| [&grid[..], &["--out", out, "--shard", of]].concat();
     done(&shard("1/2"));
     let said = refused(&["merge", out], 65);
     assert!(said.contains("shard-0-of-2.jsonl is missing"), "{said}");
