@@ -195,6 +195,16 @@ impl Stack {
         docker(&["ps", "--quiet", "--filter", &filter]).lines().map(str::to_owned).collect()
     }
 
+    /// Kills a container of a service and waits until another one runs in its place.
+    pub fn kill_and_wait(&self, service: &str) {
+        let before = self.containers(service);
+        docker(&["kill", &before[0]]);
+        eventually("the task is replaced", || {
+            let now = self.containers(service);
+            (now.len() == before.len() && !now.contains(&before[0])).then_some(())
+        });
+    }
+
     /// Removes the stack and waits until nothing of it is left: containers, secrets and networks.
     pub fn remove(self) {
         docker(&["stack", "rm", &self.name]);
