@@ -21,6 +21,7 @@ use crate::solve::delay::DelayCase;
 use crate::solve::direct::DirectCase;
 use crate::solve::locate::LocateCase;
 use crate::solve::{self, SolveFiles};
+use crate::sweep::{self, SweepFlags};
 use crate::verdict::DetectionConditions;
 
 /// Locate a target with several intelligent reflecting surfaces (IRSs) at once.
@@ -136,6 +137,22 @@ enum HylocCommand {
     ///   hyloc figures --resume
     #[command(verbatim_doc_comment)]
     Figures(FigureFlags),
+    /// Monte Carlo over a grid of scenario keys and settings, on all cores or on many machines.
+    ///
+    /// A trial is one frame of the scenario, from echoes to fixes, compared with the truth and the exact bound.
+    /// Writes sweep.csv and sweep.parquet (long form: one row per point and metric, with its 95 % interval)
+    /// and a plot per axis. The same plan gives the same bytes for any number of threads, shards and
+    /// interruptions. Examples:
+    ///
+    ///   hyloc sweep --grid base_station.power_dbm=40:60:5 --grid method=direct,three-stage --trials 500
+    ///   hyloc sweep plan.toml --gap-interval-db 0.2 --out results
+    ///   hyloc sweep plan.toml --out results --resume
+    ///   hyloc sweep plan.toml --out results --shard 3/8
+    ///   hyloc sweep merge results
+    ///
+    /// Ctrl-C keeps what is finished, with exit code 130.
+    #[command(verbatim_doc_comment)]
+    Sweep(SweepFlags),
     /// Print a script that completes commands and options in a shell.
     ///
     ///   hyloc completions bash > ~/.local/share/bash-completion/completions/hyloc
@@ -295,6 +312,7 @@ fn dispatch(command: HylocCommand) -> anyhow::Result<ExitCode> {
             }
         },
         HylocCommand::Figures(flags) => figures::run(&flags),
+        HylocCommand::Sweep(flags) => return sweep::run(flags),
         HylocCommand::Completions { shell } => {
             commands::describe::completions(shell);
             Ok(())

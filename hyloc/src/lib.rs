@@ -8,4 +8,7 @@ pub mod kpi;
 pub mod latency;
 mod scene;
 pub mod solve;
+#[cfg(test)]
+mod sources;
+pub mod sweep;
 mod verdict;

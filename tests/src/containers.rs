@@ -104,23 +104,18 @@ fn compose() -> Command {
     command
 }
 
-/// A compose project. It is taken down when it is dropped.
+/// The published fusion center of a pipeline in containers, with certificates of this pipeline alone.
 #[derive(Debug)]
-pub struct Project {
-    name: String,
-    profile: &'static str,
-    environment: Vec<(&'static str, String)>,
-    /// Published addresses of the fusion center.
+pub struct PublishedCenter {
     http: SocketAddr,
     grpc: SocketAddr,
-    /// Certificates of this project alone.
     certificates: TempDir,
-    down: bool,
+    environment: Vec<(&'static str, String)>,
 }
 
-impl Project {
-    /// Starts the pipeline with `count` nodes.
-    pub fn up(count: usize, profile: &'static str, more: &[(&'static str, &str)]) -> Self {
+impl PublishedCenter {
+    /// Makes certificates for `count` nodes and chooses ports; `more` are further variables of the files in `deploy/`.
+    fn new(count: usize, more: &[(&'static str, &str)]) -> Self {
         let (http, grpc) = (free_address(), free_address());
         let certificates = tempfile::tempdir().expect("a directory");
         let directory = certificates.path().join("certs").display().to_string();
@@ -135,15 +130,116 @@ impl Project {
             ("CERTS", directory),
         ];
         environment.extend(more.iter().map(|(key, value)| (*key, (*value).to_owned())));
-        let project = Self {
-            name: format!("{PREFIX}{}-{count}", std::process::id()),
-            profile,
-            environment,
-            http,
-            grpc,
-            certificates,
-            down: false,
-        };
+        Self { http, grpc, certificates, environment }
+    }
+
+    fn variables(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.environment.iter().map(|(key, value)| (*key, value.as_str()))
+    }
+
+    pub fn grpc(&self) -> String {
+        self.grpc.to_string()
+    }
+
+    /// The TLS side of a watcher.
+    pub fn watcher(&self) -> ClientTls {
+        let directory = self.certificates.path().join("certs/watcher");
+        let path = |name: &str| directory.join(name);
+        let paths = Paths { ca: path("ca.pem"), cert: path("cert.pem"), key: path("key.pem") };
+        Identity::load(paths).expect("a certificate").client(Some(Role::FusionCenter))
+    }
+
+    /// The summary of the fusion center; none while it does not answer.
+    pub fn summary(&self) -> Option<Value> {
+        let url = format!("https://{}/api/summary", self.http);
+        let answer = telemetry::client::request_with(Some(&self.watcher()), "GET", &url, "").ok()?;
+        serde_json::from_str(&answer.body).ok()
+    }
+
+    /// Waits until the summary satisfies `condition`; returns it and the elapsed seconds.
+    pub fn until(&self, what: &str, condition: impl Fn(&Value) -> bool) -> (Value, f64) {
+        let (summary, time) = eventually(what, || self.summary().filter(&condition));
+        (summary, time.as_secs_f64())
+    }
+}
+
+/// A stack on a swarm of this engine alone. Both are removed when it is dropped.
+#[derive(Debug)]
+pub struct Stack {
+    name: String,
+    pub center: PublishedCenter,
+}
+
+impl Stack {
+    /// Makes a swarm and deploys the pipeline with `count` nodes; none if the engine belongs to a swarm already.
+    pub fn deploy(count: usize, more: &[(&'static str, &str)]) -> Option<Self> {
+        if docker(&["info", "--format", "{{.Swarm.LocalNodeState}}"]) != "inactive" {
+            return None;
+        }
+        docker(&["swarm", "init", "--advertise-addr", "127.0.0.1"]);
+        let name = format!("{PREFIX}{}-stack", std::process::id());
+        let stack = Self { name, center: PublishedCenter::new(count, more) };
+        let nodes = stack.center.certificates.path().join("certs/stack-nodes.yaml");
+        let mut command = Command::new("docker");
+        command
+            .args(["stack", "deploy", "--resolve-image", "never", "-c"])
+            .arg(root().join("deploy/stack.yaml"));
+        command.arg("-c").arg(nodes).arg(&stack.name).envs(stack.center.variables());
+        succeed(command);
+        Some(stack)
+    }
+
+    /// Containers of a service that run.
+    pub fn containers(&self, service: &str) -> Vec<String> {
+        let filter = format!("label=com.docker.swarm.service.name={}_{service}", self.name);
+        docker(&["ps", "--quiet", "--filter", &filter]).lines().map(str::to_owned).collect()
+    }
+
+    /// Kills a container of a service and waits until another one runs in its place.
+    pub fn kill_and_wait(&self, service: &str) {
+        let before = self.containers(service);
+        docker(&["kill", &before[0]]);
+        eventually("the task is replaced", || {
+            let now = self.containers(service);
+            (now.len() == before.len() && !now.contains(&before[0])).then_some(())
+        });
+    }
+
+    /// Removes the stack and waits until nothing of it is left: containers, secrets and networks.
+    pub fn remove(self) {
+        docker(&["stack", "rm", &self.name]);
+        let filter = format!("label=com.docker.stack.namespace={}", self.name);
+        let lists = [&["ps", "--all"][..], &["secret", "ls"], &["network", "ls"]];
+        eventually("nothing is left of the stack", || {
+            let left = lists.map(|list| docker(&[list, &["--quiet", "--filter", &filter]].concat()));
+            left.iter().all(String::is_empty).then_some(())
+        });
+    }
+}
+
+impl Drop for Stack {
+    fn drop(&mut self) {
+        // Leaving a swarm removes its services with it.
+        for arguments in [&["swarm", "leave", "--force"][..], &["network", "rm", "docker_gwbridge"]] {
+            let _ = Command::new("docker").args(arguments).output();
+        }
+    }
+}
+
+/// A compose project. It is taken down when it is dropped.
+#[derive(Debug)]
+pub struct Project {
+    name: String,
+    profile: &'static str,
+    pub center: PublishedCenter,
+    down: bool,
+}
+
+impl Project {
+    /// Starts the pipeline with `count` nodes.
+    pub fn up(count: usize, profile: &'static str, more: &[(&'static str, &str)]) -> Self {
+        let name = format!("{PREFIX}{}-{count}", std::process::id());
+        let project = Self { name, profile, center: PublishedCenter::new(count, more), down: false };
         project.compose(&["up", "--detach", "--no-build"]);
         project
     }
@@ -151,7 +247,7 @@ impl Project {
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = compose();
         command.args(["--project-name", &self.name, "--profile", self.profile]).args(arguments);
-        command.envs(self.environment.iter().map(|(key, value)| (key, value)));
+        command.envs(self.center.variables());
         command
     }
 
@@ -187,36 +283,12 @@ impl Project {
         format!("{}_{name}", self.name)
     }
 
-    pub fn grpc(&self) -> String {
-        self.grpc.to_string()
-    }
-
-    /// The TLS side of a watcher.
-    pub fn watcher(&self) -> ClientTls {
-        let directory = self.certificates.path().join("certs/watcher");
-        let path = |name: &str| directory.join(name);
-        let paths = Paths { ca: path("ca.pem"), cert: path("cert.pem"), key: path("key.pem") };
-        Identity::load(paths).expect("a certificate").client(Some(Role::FusionCenter))
-    }
-
     /// The only ports that should be published: those of the fusion center, on loopback.
     pub fn expected_ports(&self) -> Vec<String> {
-        let mut ports = [self.http, self.grpc].map(|address| format!("fusion-center {address}")).to_vec();
+        let mut ports =
+            [self.center.http, self.center.grpc].map(|address| format!("fusion-center {address}")).to_vec();
         ports.sort();
         ports
-    }
-
-    /// The summary of the fusion center; none while it does not answer.
-    pub fn summary(&self) -> Option<Value> {
-        let url = format!("https://{}/api/summary", self.http);
-        let answer = telemetry::client::request_with(Some(&self.watcher()), "GET", &url, "").ok()?;
-        serde_json::from_str(&answer.body).ok()
-    }
-
-    /// Waits until the summary satisfies `condition`; returns it and the elapsed seconds.
-    pub fn until(&self, what: &str, condition: impl Fn(&Value) -> bool) -> (Value, f64) {
-        let (summary, time) = eventually(what, || self.summary().filter(&condition));
-        (summary, time.as_secs_f64())
     }
 
     /// Takes the project down and returns its remaining containers, networks and volumes.

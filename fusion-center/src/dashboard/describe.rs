@@ -45,6 +45,10 @@ fn fix() -> Value {
         "position_m": "estimated position of the target: [x, y], or [x, y, z] where there is a height",
         "axes": "free coordinates of the position: xy in a flat coverage area, else xyz; null without a fix",
         "covariance_m2": "of its error over the axes, the upper triangle row by row: [xx, xy, yy], or [xx, xy, xz, yy, yz, zz]",
+        "targets": "all targets of the frame, strongest first: position_m, covariance_m2, false_alarm_probability, unresolved",
+        "targets_covariance_m2": "of the errors of all targets in their order, the upper triangle row by row; absent for fewer than two",
+        "tracks": "targets that are followed: identity, position_m, velocity_m_s, covariance, existence, age_s, and where they apply \
+                   coasting, merged_with, doubtful_identity; absent where one target only is looked for",
         "protection_level_m": "radius that contains the error with probability 0.999 given one undetected fault",
         "nodes": "indices of the nodes that reported",
         "paths": "number of paths received, of K^2",
@@ -56,7 +60,7 @@ fn fix() -> Value {
         "bearing_rad": "global bearing from each IRS",
         "delay_s": "refined delay of each path, by l, then k",
         "snr_db": "signal-to-noise ratio of each path as measured by its node, by l, then k",
-        "method": "three-stage, direct or direct-frames; null without a fix",
+        "method": "three-stage, direct, direct-frames or direct-targets; null without a fix",
         "velocity_m_per_frame": "only if several frames are combined: two or three coordinates as in position_m",
         "iterations": "of the joint solver",
         "clocks": "by node, absent where clocks are trusted: prior_ns and prior_deviation_ns of its offset before the frame, \

@@ -10,8 +10,6 @@ mod layouts;
 pub(crate) mod plot;
 mod report;
 pub mod rows;
-#[cfg(test)]
-mod sources;
 pub mod statistics;
 mod store;
 mod study;
@@ -29,6 +27,7 @@ use catalogue::Figure;
 use rows::{Row, from_csv, to_csv};
 use store::{Drawing, FigureStore, Recipe};
 use study::Study;
+pub(crate) use study::chain::{GROSS_M, nodes};
 pub use study::tracking_power;
 
 #[derive(Debug, Clone, Args)]

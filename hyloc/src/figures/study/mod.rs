@@ -6,7 +6,7 @@
 mod angles;
 mod backhaul;
 mod bounds;
-mod chain;
+pub mod chain;
 mod clocks;
 mod literal;
 mod locations;
