@@ -41,6 +41,8 @@ const MOST_METADATA: u64 = 64 << 10;
 pub struct Entry {
     pub channel: u16,
     pub sequence: u32,
+    /// When it was recorded, nanoseconds since the Unix epoch.
+    pub time_ns: u64,
     pub data: Vec<u8>,
 }
 

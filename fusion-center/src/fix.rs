@@ -151,6 +151,9 @@ pub struct FixRecord {
     pub velocity_m_per_frame: Option<FixPlace>,
     /// Radius that contains the error with probability 1 - 1e-3 given one possible undetected fault.
     pub protection_level_m: Option<f64>,
+    /// Number of frames that the fix was made from.
+    #[serde(default = "one_frame", skip_serializing_if = "is_one_frame")]
+    pub frames: usize,
     /// Nodes that reported.
     pub nodes: Vec<usize>,
     /// Number of paths received, of K^2.
@@ -188,6 +191,14 @@ pub struct FixRecord {
     /// timing, so that what precedes it is the same in two runs.
     #[serde(default)]
     pub run: u64,
+}
+
+fn one_frame() -> usize {
+    1
+}
+
+fn is_one_frame(frames: &usize) -> bool {
+    *frames == 1
 }
 
 /// What is unusual about the clocks of a fix.
@@ -275,6 +286,7 @@ impl FixRecord {
             tracks: None,
             velocity_m_per_frame: fix.and_then(|fix| fix.velocity_m_per_frame.map(place)),
             protection_level_m: fix.and_then(|fix| fix.protection_level_m),
+            frames: 1,
             paths: count * count - missing.len(),
             nodes,
             missing,
@@ -318,6 +330,14 @@ impl FixRecord {
             timing.wire_ms.push(milliseconds(times.sent_ns, arrived_ns));
             timing.total_ms = Some(milliseconds(times.intended_ns, time_ns));
         }
+    }
+
+    /// Its error and the truth, where that is known and the fix has the right number of targets: a frame with a wrong number is an
+    /// error of its own, and counted as such.
+    pub fn error(&self) -> Option<(f64, &Truth)> {
+        let truth = self.truth.as_ref()?;
+        let right = truth.targets.as_ref().is_none_or(|targets| targets.len() == self.targets.len());
+        Some((truth.error_m.filter(|_| right)?, truth))
     }
 
     /// The tracks; empty where there are none.

@@ -11,41 +11,70 @@ use tracking::{GospaSettings, gospa};
 
 use crate::basis::{Basis, FrameBasis};
 use crate::fix::{FixRecord, Truth};
-use crate::place::{FixPlace, symmetric, upper_triangle};
+use crate::place::{Axes, FixPlace, symmetric, upper_triangle};
 use crate::targets::JudgedTarget;
 use crate::told::{ToldTarget, TrueFrame};
 use crate::truth::TruthStore;
+
+/// What an unbiased estimator can reach.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StatedBound {
+    /// Rms error.
+    pub rms_m: f64,
+    /// Covariance over the free coordinates, as its upper triangle; none if only the rms error is known.
+    pub covariance_m2: Option<Vec<f64>>,
+}
+
+impl From<DMatrix<f64>> for StatedBound {
+    fn from(bound_m2: DMatrix<f64>) -> Self {
+        Self { rms_m: bound_m2.trace().sqrt(), covariance_m2: Some(upper_triangle(&bound_m2)) }
+    }
+}
 
 /// Compares a fix with the truth and with the exact bound of the data that it was made from; none while the truth of its
 /// frame is not known.
 pub fn judge(record: &FixRecord, basis: &Basis, system: &System, truth: &TruthStore) -> Option<Truth> {
     let told = truth.get(record.frame_id())?;
-    let bounds = match told.targets.len() {
-        0 => Vec::new(),
-        1 => vec![bound_m2(basis, system, |frame| truth.get(frame))],
-        _ => joint_bounds_m2(&told.targets, basis.frames.last()?, system),
+    let bounds = bounds(&told, basis, system, |frame| truth.get(frame));
+    Some(judged(record, &told, &bounds, Axes::of_site(system)))
+}
+
+/// The exact bound of every target of a frame with the data of a basis; none where it is not known.
+pub fn bounds(
+    told: &TrueFrame,
+    basis: &Basis,
+    system: &System,
+    truth: impl Fn(FrameId) -> Option<TrueFrame>,
+) -> Vec<Option<StatedBound>> {
+    let bounds = match (told.targets.len(), basis.frames.last()) {
+        (1, _) => vec![bound_m2(basis, system, truth)],
+        (count, None) => vec![None; count],
+        (_, Some(last)) => joint_bounds_m2(&told.targets, last, system),
     };
+    bounds.into_iter().map(|bound| bound.map(StatedBound::from)).collect()
+}
+
+/// Compares a fix with the truth and with a bound for every target; positions of the truth have these axes.
+pub fn judged(record: &FixRecord, told: &TrueFrame, bounds: &[Option<StatedBound>], axes: Axes) -> Truth {
     let found =
         assigned(&told.targets, &record.targets.iter().map(|target| target.position_m).collect::<Vec<_>>());
     let first = first_target(record, &told.targets, &found);
     let score = first.and_then(|t| record.score(0, &told.targets[t]));
-    let bound = first.and_then(|t| bounds[t].as_ref());
-    Some(Truth {
-        position_m: first
-            .or((!told.targets.is_empty()).then_some(0))
-            .map(|t| place(&told.targets[t], system)),
+    let bound = first.and_then(|t| bounds.get(t)?.as_ref());
+    Truth {
+        position_m: first.or((!told.targets.is_empty()).then_some(0)).map(|t| place(&told.targets[t], axes)),
         error_m: score.map(|score| score.error_m),
-        bound_rms_m: bound.map(|bound| bound.trace().sqrt()),
-        bound_m2: bound.map(upper_triangle),
+        bound_rms_m: bound.map(|bound| bound.rms_m),
+        bound_m2: bound.and_then(|bound| bound.covariance_m2.clone()),
         nees: score.and_then(|score| score.nees),
         clock_offset_ns: told.clock_offset_s.iter().map(|offset_s| offset_s * 1e9).collect(),
         targets: (told.listed || record.tracks.is_some())
-            .then(|| judged_targets(record, &told.targets, &found, &bounds, system)),
-    })
+            .then(|| judged_targets(record, &told.targets, &found, bounds, axes)),
+    }
 }
 
-fn place(target: &ToldTarget, system: &System) -> FixPlace {
-    FixPlace::new(target.position_m.point(), crate::place::Axes::of_site(system))
+fn place(target: &ToldTarget, axes: Axes) -> FixPlace {
+    FixPlace::new(target.position_m.point(), axes)
 }
 
 /// For every target the index of the position that is assigned to it.
@@ -69,16 +98,16 @@ fn judged_targets(
     record: &FixRecord,
     targets: &[ToldTarget],
     found: &[Option<usize>],
-    bounds: &[Option<DMatrix<f64>>],
-    system: &System,
+    bounds: &[Option<StatedBound>],
+    axes: Axes,
 ) -> Vec<JudgedTarget> {
     let tracks = assigned(targets, &record.tracks().iter().map(|track| track.position_m).collect::<Vec<_>>());
     let judged = |(t, target): (usize, &ToldTarget)| {
         let score = found[t].and_then(|fix| record.score(fix, target));
         JudgedTarget {
             identity: target.identity,
-            position_m: place(target, system),
-            bound_rms_m: bounds[t].as_ref().map(|bound| bound.trace().sqrt()),
+            position_m: place(target, axes),
+            bound_rms_m: bounds.get(t).and_then(|bound| Some(bound.as_ref()?.rms_m)),
             fix: found[t],
             error_m: score.map(|score| score.error_m),
             nees: score.and_then(|score| score.nees),
@@ -92,8 +121,11 @@ impl FixRecord {
     /// One of its targets compared with a true one.
     fn score(&self, target: usize, truth: &ToldTarget) -> Option<Score> {
         let fix = self.targets.get(target)?;
-        let covariance_m2 = symmetric(&fix.covariance_m2)?;
-        Some(Score::new(fix.position_m.point(), &covariance_m2, truth.position_m.point()))
+        let (at, truth_m) = (fix.position_m.point(), truth.position_m.point());
+        Some(match symmetric(&fix.covariance_m2) {
+            Some(covariance_m2) => Score::new(at, &covariance_m2, truth_m),
+            None => Score { error_m: (at - truth_m).norm(), nees: None },
+        })
     }
 }
 
@@ -143,7 +175,6 @@ fn bound_m2(
 mod tests {
     use super::*;
     use crate::fix::Source;
-    use crate::place::Axes;
     use estimation::fusion::{FixMethod, FrameBlocks, FusedFix};
     use model::{Point, Scenario};
 

@@ -15,15 +15,15 @@ use std::time::{Duration, Instant};
 
 use mcap::records::MessageHeader;
 use mcap::{WriteOptions, Writer};
+use prost::Message;
 use proto::convert::FrameId;
-use serde::Serialize;
 use sha2::{Digest, Sha256};
 use telemetry::{Failures, Part};
 
-use crate::recording::{
-    BLOCKS_FILE, FRAMES, HOLES, HoleEntry, METHOD_FILE, REPORTS, RecordingError, SITE_FILE, TRUTH,
-    add_to_holes,
-};
+use crate::channels::RecordingChannel;
+use crate::recorded::{HoleEntry, add_to_holes};
+use crate::recording::{BLOCKS_FILE, METHOD_FILE, RecordingError, SITE_FILE};
+use crate::scene::said;
 
 /// Longest time that an entry waits to be written.
 pub const COMMIT: Duration = Duration::from_millis(500);
@@ -47,42 +47,6 @@ pub const VERSION: &str = "protocol_version";
 pub const SITE_FILE_HASH: &str = "site_file_sha256";
 pub const METHOD_FILE_HASH: &str = "method_file_sha256";
 
-/// The channels in the order of their numbers, which begin at 1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RecordingChannel {
-    Reports,
-    Frames,
-    Truth,
-    Holes,
-}
-
-impl RecordingChannel {
-    const ALL: [Self; 4] = [Self::Reports, Self::Frames, Self::Truth, Self::Holes];
-
-    /// The channel of a topic.
-    pub fn of_topic(topic: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|channel| channel.topic() == topic)
-    }
-
-    /// The channel that the recorder gives this number.
-    pub fn of_number(number: u16) -> Option<Self> {
-        Self::ALL.into_iter().find(|channel| channel.number() == number)
-    }
-
-    fn number(self) -> u16 {
-        1 + self as u16
-    }
-
-    fn topic(self) -> &'static str {
-        match self {
-            Self::Reports => REPORTS,
-            Self::Frames => FRAMES,
-            Self::Truth => TRUTH,
-            Self::Holes => HOLES,
-        }
-    }
-}
-
 /// An encoded entry that is not in the file yet.
 #[derive(Debug, Clone)]
 pub struct Pending {
@@ -95,8 +59,7 @@ pub struct Pending {
 }
 
 impl Pending {
-    pub fn json<T: Serialize>(channel: RecordingChannel, frame: FrameId, time_ns: u64, value: &T) -> Self {
-        let data = serde_json::to_vec(value).expect("numbers only");
+    pub fn new(channel: RecordingChannel, frame: FrameId, time_ns: u64, data: Vec<u8>) -> Self {
         Self { channel, frame, sequence: None, time_ns, data }
     }
 }
@@ -107,6 +70,8 @@ pub struct Content {
     pub method: Vec<u8>,
     /// First digits of the hash by which nodes know the site.
     pub site_sha256: String,
+    /// The first entry of every segment, on the channel of the site.
+    pub scene: Vec<u8>,
 }
 
 /// The SHA-256 of a file's content in hexadecimal digits.
@@ -258,7 +223,7 @@ impl Segments {
             Some(segment) => segment,
             None => self.open()?,
         };
-        let written = segment.write(&self.holes, &self.pending);
+        let written = segment.write(&self.content.scene, &self.holes, &self.pending);
         let path = segment.path.clone();
         let mut result = written.map_err(|error| RecordingError::container(&path, error));
         if due && result.is_ok() {
@@ -324,13 +289,9 @@ impl Segment {
             name: METADATA.into(),
             metadata: metadata.map(|(key, value)| (key.to_owned(), value)).into(),
         })?;
-        let schema = writer.add_schema("hyloc.v1.FrameReport", "protobuf", proto::DESCRIPTORS)?;
         for channel in RecordingChannel::ALL {
-            let (schema, encoding) = match channel {
-                RecordingChannel::Reports => (schema, "protobuf"),
-                _ => (0, "json"),
-            };
-            let number = writer.add_channel(schema, channel.topic(), encoding, &BTreeMap::new())?;
+            let schema = writer.add_schema(channel.message(), "protobuf", &channel.schema())?;
+            let number = writer.add_channel(schema, channel.topic(), "protobuf", &BTreeMap::new())?;
             debug_assert_eq!(number, channel.number());
         }
         // A full disk is found here.
@@ -340,11 +301,24 @@ impl Segment {
     }
 
     /// Writes one chunk.
-    fn write(&mut self, holes: &[HoleEntry], pending: &VecDeque<Pending>) -> mcap::McapResult<()> {
+    fn write(
+        &mut self,
+        scene: &[u8],
+        holes: &[HoleEntry],
+        pending: &VecDeque<Pending>,
+    ) -> mcap::McapResult<()> {
         let time_ns = pending.front().map_or(0, |entry| entry.time_ns);
-        let frame = FrameId { run: 0, frame: 0 };
-        let holes = holes.iter().map(|hole| Pending::json(RecordingChannel::Holes, frame, time_ns, hole));
-        for entry in holes.collect::<Vec<_>>().iter().chain(pending) {
+        let own = |channel, data| Pending::new(channel, FrameId::default(), time_ns, data);
+        let mut first = Vec::new();
+        if self.empty {
+            first.push(own(RecordingChannel::Site, scene.to_vec()));
+        }
+        for hole in holes {
+            first.push(own(RecordingChannel::Holes, hole.encode()));
+            let line = said(time_ns, false, hole.to_string());
+            first.push(own(RecordingChannel::Log, line.encode_to_vec()));
+        }
+        for entry in first.iter().chain(pending) {
             let header = MessageHeader {
                 channel_id: entry.channel.number(),
                 sequence: entry.sequence.unwrap_or(self.count),
@@ -404,7 +378,7 @@ mod tests {
     fn entry(frame: u64, bytes: usize) -> Pending {
         let frame = FrameId { run: 7, frame };
         let sequence = Some(frame.frame as u32);
-        Pending { channel: RecordingChannel::Reports, frame, sequence, time_ns: 1, data: vec![0; bytes] }
+        Pending { sequence, ..Pending::new(RecordingChannel::Reports, frame, 1, vec![0; bytes]) }
     }
 
     fn read(path: &Path) -> (Vec<u32>, Vec<HoleEntry>) {
@@ -412,9 +386,11 @@ mod tests {
         for event in Container::new(File::open(path).unwrap()).unwrap().map(Result::unwrap) {
             match event {
                 ContainerEvent::Entry(entry) if entry.channel == RecordingChannel::Holes.number() => {
-                    holes.push(serde_json::from_slice(&entry.data).unwrap());
+                    holes.push(HoleEntry::decode(&entry.data).unwrap());
                 }
-                ContainerEvent::Entry(entry) => reports.push(entry.sequence),
+                ContainerEvent::Entry(entry) if entry.channel == RecordingChannel::Reports.number() => {
+                    reports.push(entry.sequence);
+                }
                 ContainerEvent::Damage(damage) => panic!("{damage}"),
                 _ => {}
             }
@@ -427,7 +403,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let directory = folder.path().join("recording");
         let all = Degradations::default();
-        let content = Content { site: vec![1], method: vec![2], site_sha256: "3".into() };
+        let content = Content { site: vec![1], method: vec![2], site_sha256: "3".into(), scene: vec![4] };
         let part = all.part("recording", &Metrics::new());
         let mut segments = Segments::start(&directory, content, part).unwrap();
         let now = Instant::now();

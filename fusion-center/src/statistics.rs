@@ -17,6 +17,23 @@ const LONGEST_NS: u64 = 600_000_000_000;
 /// Stages in the order in which a frame passes them.
 pub const STAGES: [&str; 8] = ["emit", "filter", "wire", "assemble", "angles", "locate", "fusion", "total"];
 
+impl Timing {
+    /// Times of all stages in milliseconds, as in [`STAGES`].
+    pub fn of_stages(&self) -> [&[f64]; 8] {
+        let one = std::slice::from_ref;
+        [
+            &self.emit_ms,
+            &self.filter_ms,
+            &self.wire_ms,
+            one(&self.assemble_ms),
+            one(&self.angles_ms),
+            one(&self.locate_ms),
+            one(&self.fusion_ms),
+            self.total_ms.as_slice(),
+        ]
+    }
+}
+
 /// Quantiles of one stage, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct Quantiles {
@@ -63,19 +80,7 @@ impl Default for StageHistograms {
 
 impl StageHistograms {
     pub fn record(&mut self, timing: &Timing) {
-        let one = std::slice::from_ref;
-        let total = timing.total_ms.as_slice();
-        let values: [&[f64]; 8] = [
-            &timing.emit_ms,
-            &timing.filter_ms,
-            &timing.wire_ms,
-            one(&timing.assemble_ms),
-            one(&timing.angles_ms),
-            one(&timing.locate_ms),
-            one(&timing.fusion_ms),
-            total,
-        ];
-        for (histogram, values) in self.0.iter_mut().zip(values) {
+        for (histogram, values) in self.0.iter_mut().zip(timing.of_stages()) {
             for value in values {
                 histogram.saturating_record(((value * 1e6) as u64).max(1));
             }
@@ -128,17 +133,26 @@ const OTHER_REASON: &str = "another reason";
 /// Quantile of the normal distribution for an interval of 95 %.
 const NORMAL_95: f64 = 1.959_963_984_540_054;
 
+/// An error above this is gross: the fix is of something else than the target.
+pub const GROSS_ERROR_M: f64 = 1.0;
+
 /// Sums over fixes whose truth is known, and latencies.
 #[derive(Debug, Clone, Default)]
 pub struct Statistics {
-    /// Fixes whose truth is known.
+    /// Fixes whose truth is known, and their squared errors.
+    known: u64,
+    known_error_m2: f64,
+    gross: u64,
+    /// Of these, fixes with a bound.
     judged: u64,
     /// Frames that these were made from, with repetition.
     frames: u64,
     error: SquareSums,
     bound: SquareSums,
-    nees: SquareSums,
     error_times_bound: f64,
+    /// Fixes with a covariance.
+    with_covariance: u64,
+    nees: SquareSums,
     axes: AxisErrors,
     /// Free coordinates of the latest of these fixes.
     free_coordinates: Option<usize>,
@@ -172,8 +186,11 @@ pub struct Figures {
     /// Frames that were solved and gave no position.
     pub without_fix: u64,
     pub without_fix_reasons: BTreeMap<String, u64>,
-    /// Fixes whose truth is known and that have the right number of targets; the following figures are of these.
+    /// Fixes whose truth is known and that have the right number of targets and a bound; the following figures are of these.
     pub judged: u64,
+    /// Of all fixes whose truth is known and that have the right number of targets, those with an error above 1 m.
+    pub gross_errors: u64,
+    /// Of all fixes whose truth is known, if none has a bound.
     pub rms_error_m: Option<f64>,
     /// Rms of the exact bound.
     pub bound_rms_m: Option<f64>,
@@ -198,40 +215,49 @@ pub struct Figures {
 }
 
 impl Statistics {
-    /// Adds a fix that was made from `frames` frames.
-    pub fn record(&mut self, fix: &FixRecord, frames: usize) {
-        self.stages.record(&fix.timing);
+    /// Adds a fix.
+    pub fn record(&mut self, fix: &FixRecord) {
+        // A fix by others has no times.
+        if fix.timing.time_ns > 0 {
+            self.stages.record(&fix.timing);
+        }
         let Some(truth) = &fix.truth else { return };
         if let Some(listed) = &truth.targets {
             if !self.targets.as_ref().is_some_and(|targets| targets.is_of(fix)) {
                 self.targets = Some(TargetStatistics::new(fix.run));
             }
             self.targets.iter_mut().for_each(|targets| targets.record(fix, listed));
-            // A frame with a wrong number of targets is an error of its own, and counted as such.
-            if listed.len() != fix.targets.len() {
-                return;
-            }
         }
-        if let (Some(error_m), Some(bound_m), Some(nees)) = (truth.error_m, truth.bound_rms_m, truth.nees) {
-            self.judge(error_m, bound_m, nees, frames);
+        if let Some((error_m, truth)) = fix.error() {
+            self.judge(error_m, truth.bound_rms_m, truth.nees, fix.frames);
             self.axes.add(fix);
             self.free_coordinates = fix.axes.map(Axes::count);
         }
     }
 
-    fn judge(&mut self, error_m: f64, bound_m: f64, nees: f64, frames: usize) {
-        let (error_m2, bound_m2) = (error_m.powi(2), bound_m.powi(2));
-        self.judged += 1;
-        self.frames += frames as u64;
-        self.error.add(error_m2);
-        self.bound.add(bound_m2);
-        self.nees.add(nees);
-        self.error_times_bound += error_m2 * bound_m2;
+    fn judge(&mut self, error_m: f64, bound_m: Option<f64>, nees: Option<f64>, frames: usize) {
+        let error_m2 = error_m.powi(2);
+        self.known += 1;
+        self.known_error_m2 += error_m2;
+        self.gross += u64::from(error_m > GROSS_ERROR_M);
+        if let Some(bound_m) = bound_m {
+            let bound_m2 = bound_m.powi(2);
+            self.judged += 1;
+            self.frames += frames as u64;
+            self.error.add(error_m2);
+            self.bound.add(bound_m2);
+            self.error_times_bound += error_m2 * bound_m2;
+        }
+        if let Some(nees) = nees {
+            self.with_covariance += 1;
+            self.nees.add(nees);
+        }
     }
 
     /// The figures without latencies, which take long to compute.
     pub fn figures(&self, counts: &Tally) -> Figures {
-        let mean = |sum: f64| (self.judged > 0).then(|| sum / self.judged as f64);
+        let mean_of = |count: u64, sum: f64| (count > 0).then(|| sum / count as f64);
+        let mean = |sum: f64| mean_of(self.judged, sum);
         Figures {
             fixes: counts.fixes,
             nominal: counts.nominal,
@@ -240,11 +266,12 @@ impl Statistics {
             without_fix: counts.without_fix,
             without_fix_reasons: counts.reasons.clone(),
             judged: self.judged,
-            rms_error_m: mean(self.error.sum).map(f64::sqrt),
+            gross_errors: self.gross,
+            rms_error_m: mean(self.error.sum).or(mean_of(self.known, self.known_error_m2)).map(f64::sqrt),
             bound_rms_m: mean(self.bound.sum).map(f64::sqrt),
             gap_db: mean(self.error.sum).zip(mean(self.bound.sum)).map(|(e, b)| db_from_ratio(e / b)),
             gap_db_interval: self.gap_db_interval(),
-            nees: mean(self.nees.sum),
+            nees: mean_of(self.with_covariance, self.nees.sum),
             nees_expected: self.free_coordinates,
             nees_interval: self.nees_interval(),
             axes: self.axes.figures(),
@@ -253,11 +280,10 @@ impl Statistics {
         }
     }
 
-    /// Variance of a mean over fixes, from that of one fix. Fixes made from F frames each share up to F - 1 of them with
+    /// Variance of a mean over `count` fixes, from that of one fix. Fixes made from F frames each share up to F - 1 of them with
     /// their neighbours; their errors are then correlated, and the variance of the mean is at most F times as large.
-    fn variance_of_mean(&self, variance: f64) -> f64 {
-        let count = self.judged as f64;
-        let shared = self.frames as f64 / count;
+    fn variance_of_mean(&self, variance: f64, count: f64) -> f64 {
+        let shared = if self.judged > 0 { self.frames as f64 / self.judged as f64 } else { 1.0 };
         variance.max(0.0) * shared / (count - 1.0)
     }
 
@@ -272,17 +298,17 @@ impl Statistics {
         let square = |sums: &SquareSums, mean: f64| sums.square_sum / (count * mean * mean) - 1.0;
         let product = self.error_times_bound / (count * error * bound) - 1.0;
         let variance = square(&self.error, error) + square(&self.bound, bound) - 2.0 * product;
-        let half = NORMAL_95 * self.variance_of_mean(variance).sqrt();
+        let half = NORMAL_95 * self.variance_of_mean(variance, count).sqrt();
         Some([-half, half].map(|shift| db_from_ratio(error / bound * shift.exp())))
     }
 
     /// Mean plus and minus 1.96 times its standard deviation, which is estimated from the sample.
     fn nees_interval(&self) -> Option<[f64; 2]> {
-        let count = self.judged as f64;
+        let count = self.with_covariance as f64;
         let mean = self.nees.sum / count;
         let variance = self.nees.square_sum / count - mean.powi(2);
-        let half = NORMAL_95 * self.variance_of_mean(variance).sqrt();
-        (self.judged >= 2).then_some([mean - half, mean + half])
+        let half = NORMAL_95 * self.variance_of_mean(variance, count).sqrt();
+        (self.with_covariance >= 2).then_some([mean - half, mean + half])
     }
 }
 
@@ -324,7 +350,7 @@ mod tests {
             for fix in 0..300 {
                 let bound_m = 1.0 + f64::from(fix % 4) / 3.0;
                 let error_m = complex_normal(&mut draws, bound_m.powi(2)).norm();
-                statistics.judge(error_m, bound_m, 2.0 * (error_m / bound_m).powi(2), 1);
+                statistics.judge(error_m, Some(bound_m), Some(2.0 * (error_m / bound_m).powi(2)), 1);
             }
             let figures = statistics.figures(&Tally::default());
             let holds = |interval: Option<[f64; 2]>, truth: f64| {
@@ -342,12 +368,31 @@ mod tests {
     fn fixes_of_several_frames_have_wider_intervals() {
         let width = |frames: usize| {
             let mut statistics = Statistics::default();
-            (0..50).for_each(|fix| statistics.judge(1.0 + f64::from(fix % 5), 1.0, 2.0, frames));
+            (0..50).for_each(|fix| statistics.judge(1.0 + f64::from(fix % 5), Some(1.0), Some(2.0), frames));
             let [low, high] = statistics.figures(&Tally::default()).gap_db_interval.unwrap();
             high - low
         };
         assert!((width(4) / width(1) - 2.0).abs() < 1e-9);
         assert_eq!(Statistics::default().figures(&Tally::default()).gap_db_interval, None);
+    }
+
+    /// What is not stated is not judged: errors alone, and errors with a bound but without a covariance.
+    #[test]
+    fn fixes_without_bound_or_covariance_have_fewer_figures() {
+        let figures = |bound_m, nees| {
+            let mut statistics = Statistics::default();
+            [0.3, 0.4, 1.2].into_iter().for_each(|error_m| statistics.judge(error_m, bound_m, nees, 1));
+            statistics.figures(&Tally::default())
+        };
+        let alone = figures(None, None);
+        assert_eq!((alone.judged, alone.gross_errors, alone.gap_db, alone.nees), (0, 1, None, None));
+        assert!((alone.rms_error_m.unwrap() - (1.69f64 / 3.0).sqrt()).abs() < 1e-12);
+        assert_eq!((alone.gap_db_interval, alone.nees_interval), (None, None));
+        let bounded = figures(Some(0.5), None);
+        assert_eq!((bounded.judged, bounded.nees, bounded.nees_interval), (3, None, None));
+        assert!((bounded.gap_db.unwrap() - db_from_ratio(1.69 / 0.75)).abs() < 1e-12);
+        let consistent = figures(None, Some(2.0));
+        assert_eq!((consistent.nees, consistent.nees_interval), (Some(2.0), Some([2.0, 2.0])));
     }
 
     #[test]

@@ -32,9 +32,9 @@ pub struct SetFigures {
 pub struct TargetFigures {
     /// Frames whose truth is known.
     pub frames: u64,
-    /// Of the tracks.
+    /// Of the tracks; none if no fix has any.
     #[serde(flatten)]
-    pub tracks: SetFigures,
+    pub tracks: Option<SetFigures>,
     /// How often a target got another track.
     pub switches: usize,
     /// Mean normalised squared error of the positions of tracks: the number of free coordinates for a consistent covariance.
@@ -91,11 +91,14 @@ pub struct TargetStatistics {
     /// True targets, over all frames.
     targets: u64,
     tracks: SetScore,
+    /// Whether targets are followed.
+    tracked: bool,
     fixes: SetScore,
     error_m2: f64,
     bound_m2: f64,
     judged: u64,
-    nees: f64,
+    /// Sums and numbers of values.
+    nees: (f64, u64),
     track_nees: (f64, u64),
 }
 
@@ -104,8 +107,9 @@ impl TargetStatistics {
     pub fn new(run: u64) -> Self {
         let (tracks, fixes) = (SetScore::new(), SetScore::new());
         let (frames, targets, judged) = (0, 0, 0);
-        let (error_m2, bound_m2, nees, track_nees) = (0.0, 0.0, 0.0, (0.0, 0));
-        Self { run, frames, targets, tracks, fixes, error_m2, bound_m2, judged, nees, track_nees }
+        let (error_m2, bound_m2, nees, track_nees) = (0.0, 0.0, (0.0, 0), (0.0, 0));
+        let tracked = false;
+        Self { run, frames, targets, tracks, tracked, fixes, error_m2, bound_m2, judged, nees, track_nees }
     }
 
     /// Whether these are the statistics of the run of a fix.
@@ -125,17 +129,18 @@ impl TargetStatistics {
         let fixes: Vec<_> = fixes.map(|(i, target)| identified(i as u64, &target.position_m)).collect();
         let tracks: Vec<_> =
             fix.tracks().iter().map(|track| identified(track.identity, &track.position_m)).collect();
+        self.tracked |= fix.tracks.is_some();
         self.tracks.frame(fix.frame as f64, &targets, &tracks);
         self.fixes.frame(fix.frame as f64, &targets, &fixes);
         // A frame with a wrong number of targets is an error of its own, and counted as such.
         for target in truth.iter().filter(|_| truth.len() == fix.targets.len()) {
-            if let (Some(error_m), Some(bound_m), Some(nees)) =
-                (target.error_m, target.bound_rms_m, target.nees)
-            {
+            if let Some((error_m, bound_m)) = target.error_m.zip(target.bound_rms_m) {
                 self.error_m2 += error_m.powi(2);
                 self.bound_m2 += bound_m.powi(2);
-                self.nees += nees;
                 self.judged += 1;
+            }
+            if let Some(nees) = target.nees {
+                self.nees = (self.nees.0 + nees, self.nees.1 + 1);
             }
         }
         for nees in truth.iter().filter_map(|target| track_nees(fix, target)) {
@@ -147,12 +152,12 @@ impl TargetStatistics {
         let mean = |(sum, count): (f64, u64)| (count > 0).then(|| sum / count as f64);
         TargetFigures {
             frames: self.frames,
-            tracks: self.tracks.figures(self.targets),
+            tracks: self.tracked.then(|| self.tracks.figures(self.targets)),
             switches: self.tracks.run.switches(),
             track_nees: mean(self.track_nees),
             fixes: self.fixes.figures(self.targets),
             gap_db: (self.judged > 0).then(|| db_from_ratio(self.error_m2 / self.bound_m2)),
-            nees: mean((self.nees, self.judged)),
+            nees: mean(self.nees),
         }
     }
 }
@@ -225,6 +230,7 @@ mod tests {
         statistics.record(&second, &[target(7, 0.0, None, Some(0.1)), target(8, 10.0, Some(3), None)]);
         let TargetFigures { frames, tracks, switches, track_nees, fixes, gap_db, nees } =
             statistics.figures();
+        let tracks = tracks.unwrap();
         assert_eq!((frames, switches), (2, 1));
         let close =
             |found: f64, expected: f64| assert!((found - expected).abs() < 1e-9, "{found} for {expected}");

@@ -84,6 +84,29 @@ impl TrueFrame {
         };
         Ok((FrameId { run, frame }, told))
     }
+
+    /// The record that [`Self::from_wire`] reads.
+    pub fn to_wire(&self, FrameId { run, frame }: FrameId) -> v1::TruthRecord {
+        let Self { targets, listed, clock_offset_s } = self;
+        let record =
+            v1::TruthRecord { run, frame, clock_offset_s: clock_offset_s.clone(), ..Default::default() };
+        let told = |target: &ToldTarget| v1::TrueTarget {
+            identity: target.identity,
+            position: Some(target.position_m.into()),
+            rcs_m2: target.rcs_m2,
+            gains: target.gains.clone(),
+        };
+        match targets.first().filter(|_| !listed) {
+            Some(one) => {
+                let [x_m, y_m, z_m] = one.position_m.point().into();
+                v1::TruthRecord { x_m, y_m, z_m, rcs_m2: one.rcs_m2, ..record }
+            }
+            None => {
+                let targets = Some(v1::TrueTargets { targets: targets.iter().map(told).collect() });
+                v1::TruthRecord { targets, ..record }
+            }
+        }
+    }
 }
 
 fn checked(position_m: Point, rcs_m2: f64) -> Result<Point, String> {

@@ -38,6 +38,10 @@ static ALLOCATOR: Counting = Counting;
 
 const FRAMES: u64 = 12;
 
+/// Numbers of the channels.
+const FRAME_CHANNEL: u16 = 2;
+const HOLE_CHANNEL: u16 = 4;
+
 /// A recording with one chunk per frame, and the fixes of its replay. The lock keeps the tests of this file apart, whose
 /// allocations are counted.
 fn recording() -> (MutexGuard<'static, ()>, &'static (TempDir, Vec<String>)) {
@@ -93,7 +97,7 @@ fn rechunk(path: &Path) {
                 let header =
                     mcap::records::MessageHeader { channel_id, sequence, log_time: 1, publish_time: 1 };
                 writer.write_to_known_channel(&header, &entry.data).unwrap();
-                if entry.data.starts_with(b"{\"run\":") {
+                if entry.channel == FRAME_CHANNEL {
                     writer.flush().unwrap();
                 }
             }
@@ -180,7 +184,7 @@ fn a_flipped_bit_is_reported_or_changes_nothing() {
 fn a_damaged_chunk_is_named_with_its_place_and_its_frames() {
     let (_lock, (directory, expected)) = recording();
     let mut bytes = std::fs::read(directory.path().join("blocks.mcap")).unwrap();
-    let seventh = bytes.windows(10).position(|part| part == br#""frame":6,"#).unwrap();
+    let seventh = place_of_frame(&bytes, 6);
     bytes[seventh] ^= 1;
     let copy = changed(directory.path(), "blocks.mcap", &bytes);
     let (replayed, fixes) = replay_files(copy.path());
@@ -202,7 +206,8 @@ fn a_lost_report_costs_its_frame_alone() {
     let bytes = std::fs::read(directory.path().join("blocks.mcap")).unwrap();
     let options = mcap::WriteOptions::new().compression(None);
     let mut writer = options.create(Cursor::new(Vec::new())).unwrap();
-    let hole = br#"{"run":7,"first":3,"last":4,"entries":2}"#.to_vec();
+    let hole = proto::v1::RecordedHole { run: RUN, first: 3, last: 4, entries: 2 };
+    let hole = prost::Message::encode_to_vec(&hole);
     for event in Container::new(Cursor::new(&bytes)).unwrap().map(Result::unwrap) {
         match event {
             ContainerEvent::Channel { topic, .. } => {
@@ -210,7 +215,7 @@ fn a_lost_report_costs_its_frame_alone() {
             }
             ContainerEvent::Entry(mut entry) if entry.sequence != 10 || entry.channel != 1 => {
                 if entry.channel == 1 && entry.sequence == 12 {
-                    (entry.channel, entry.data) = (4, hole.clone());
+                    (entry.channel, entry.data) = (HOLE_CHANNEL, hole.clone());
                 }
                 let (channel_id, sequence) = (entry.channel, entry.sequence);
                 let header =

@@ -32,6 +32,6 @@ pub use failures::{Failures, Notice};
 pub use guard::HostNames;
 pub use health::Health;
 pub use listener::Listener;
-pub use metrics::{Counter, Gauge, Histogram, Metrics};
+pub use metrics::{Counter, Gauge, Histogram, Metrics, Sum};
 pub use output::{Started, note, output_failure, print_error, print_json, print_text, reserve_stdout};
 pub use shutdown::{PARENT_VARIABLE, shutdown_signal};

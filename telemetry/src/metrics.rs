@@ -19,6 +19,9 @@ pub use histogram::Histogram;
 /// A number that can increase and decrease.
 pub type Gauge = gauge::Gauge<f64, AtomicU64>;
 
+/// A sum of numbers that are not negative.
+pub type Sum = Counter<f64, AtomicU64>;
+
 /// Content type of [`Metrics::render`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -37,6 +40,7 @@ pub struct Metrics(Arc<Mutex<MetricFamilies>>);
 struct MetricFamilies {
     registry: Registry,
     counters: Families<Counter>,
+    sums: Families<Sum>,
     gauges: Families<Gauge>,
     histograms: Families<Histogram>,
 }
@@ -55,6 +59,12 @@ impl Metrics {
         let MetricFamilies { registry, counters, .. } = &mut *self.families();
         // The encoder adds the suffix.
         metric(registry, counters, name.trim_end_matches("_total"), help, labels, Counter::default)
+    }
+
+    /// A sum of numbers, whose name ends in `_total`: with the number of its summands it gives a mean over any time.
+    pub fn sum(&self, name: &str, help: &str, labels: &[(&str, &str)]) -> Sum {
+        let MetricFamilies { registry, sums, .. } = &mut *self.families();
+        metric(registry, sums, name.trim_end_matches("_total"), help, labels, Sum::default)
     }
 
     pub fn gauge(&self, name: &str, help: &str, labels: &[(&str, &str)]) -> Gauge {
@@ -113,6 +123,7 @@ mod tests {
             let labels = [("node", "0"), ("fate", "fused")];
             metrics.counter("hyloc_blocks_total", "Paths.", &labels).inc_by(count);
         }
+        metrics.sum("hyloc_error_square_metres_total", "Errors.", &[]).inc_by(0.25);
         metrics.gauge("hyloc_queue", "Frames waiting.", &[("who", "a\"b")]).set(-1.5);
         let times = metrics.seconds("hyloc_filter_seconds", "Time.", &[]);
         for value in [0.125, 0.25, 0.375, 20.0] {
@@ -122,6 +133,7 @@ mod tests {
         for expected in [
             "# HELP hyloc_blocks Paths.\n# TYPE hyloc_blocks counter\n",
             "hyloc_blocks_total{node=\"0\",fate=\"fused\"} 10\n",
+            "# TYPE hyloc_error_square_metres counter\nhyloc_error_square_metres_total{} 0.25\n",
             "# TYPE hyloc_queue gauge\nhyloc_queue{who=\"a\\\"b\"} -1.5\n",
             "hyloc_filter_seconds_bucket{le=\"0.25\"} 2\nhyloc_filter_seconds_bucket{le=\"0.5\"} 3\n",
             "hyloc_filter_seconds_bucket{le=\"10.0\"} 3\nhyloc_filter_seconds_bucket{le=\"+Inf\"} 4\n",

@@ -3,10 +3,12 @@
 #![allow(clippy::print_stdout)]
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use hyloc_tests::pipeline::Site;
-use hyloc_tests::process::{Process, alone, eventually, http_get};
+use hyloc_tests::process::{Process, alone, eventually, http_get, skipped};
+use hyloc_tests::prometheus::{self, Prometheus};
 use serde_json::Value;
 
 fn deploy(name: &str) -> String {
@@ -45,28 +47,52 @@ fn samples(text: &str) -> (BTreeSet<String>, BTreeSet<String>) {
     (names, labels)
 }
 
+/// A pipeline that has all metrics: an emulator before one of the nodes, two targets, and clocks that are not trusted.
+struct Observed {
+    site: Site,
+    simulator: Process,
+    others: Vec<Process>,
+    /// Jobs of the scrape file with the addresses of their metrics.
+    jobs: [(&'static str, Vec<SocketAddr>); 4],
+}
+
+impl Observed {
+    fn start() -> Self {
+        let site = Site::new();
+        let shared = ["--targets", "2", "--set", "clocks.offset_ns=10", "--set", "clocks.prior_ns=20"];
+        let fusion = site.fusion(&[&shared[..], &["--max-targets", "4"]].concat());
+        let to_fusion = site.grpc.to_string();
+        let flags =
+            ["--listen", "127.0.0.1:0", "--control-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"];
+        let mut emulator =
+            Process::start("hyloc", &[&["backhaul", "--fusion", &to_fusion], &flags[..]].concat());
+        let emulated = emulator.started();
+        let mut nodes =
+            [site.node_over(emulated.grpc.unwrap(), "node-0", 0, &[]), site.node(1, &[]), site.node(2, &[])];
+        let mut simulator = site.simulator(&[&shared[..], &["--frames", "0", "--rate", "10"]].concat());
+        let jobs = [
+            ("fusion-center", vec![site.http]),
+            ("simulator", vec![simulator.started().http.unwrap()]),
+            ("node", nodes.iter_mut().map(|node| node.started().http.unwrap()).collect()),
+            ("emulator", vec![emulated.http.unwrap()]),
+        ];
+        site.until("fixes", |summary| summary["judged"].as_u64() >= Some(3));
+        let others = nodes.into_iter().chain([emulator, fusion]).collect();
+        Self { site, simulator, others, jobs }
+    }
+
+    fn stop(self) {
+        self.simulator.stop();
+        self.others.into_iter().for_each(|process| drop(process.stop()));
+    }
+}
+
 /// The metrics of a pipeline with the emulator have every name, label and value that the dashboard queries.
 #[test]
 fn the_dashboard_asks_for_metrics_that_exist() {
     let _alone = alone();
-    let site = Site::new();
-    let fusion = site.fusion(&["--nodes", "2"]);
-    let to_fusion = site.grpc.to_string();
-    let flags =
-        ["--listen", "127.0.0.1:0", "--control-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"];
-    let mut emulator = Process::start("hyloc", &[&["backhaul", "--fusion", &to_fusion], &flags[..]].concat());
-    let emulated = emulator.started();
-    let through = emulated.grpc.unwrap().to_string();
-    let echo = site.echo.to_string();
-    let own =
-        ["node", "--index", "0", "--http-listen", "127.0.0.1:0", "--simulator", &echo, "--fusion", &through];
-    let mut node = Process::start("hyloc", &own);
-    let other = site.node(1, &[]);
-    let mut simulator = site.simulator(&["--nodes", "2", "--frames", "0", "--rate", "20"]);
-    let asked =
-        [site.http, emulated.http.unwrap(), node.started().http.unwrap(), simulator.started().http.unwrap()];
-    site.until("fixes", |summary| summary["nominal"].as_u64() >= Some(3));
-
+    let pipeline = Observed::start();
+    let asked = pipeline.jobs.iter().flat_map(|(_, addresses)| addresses.clone());
     let (mut names, mut labels) = (BTreeSet::new(), BTreeSet::new());
     for address in asked {
         let (text, _) = eventually("metrics", || http_get(address, "/metrics"));
@@ -96,11 +122,56 @@ fn the_dashboard_asks_for_metrics_that_exist() {
         }
     }
     println!("{} metrics in {} expressions", metrics.len(), expressions().len());
-    assert!(metrics.len() >= 10, "{metrics:?}");
-    simulator.stop();
-    for process in [node, other, emulator, fusion] {
-        process.stop();
+    assert!(metrics.len() >= 25, "{metrics:?}");
+    pipeline.stop();
+}
+
+/// A real Prometheus scrapes a running pipeline: every expression of the dashboard has a value, and the rms error and its
+/// bound are those of the summary.
+#[test]
+fn prometheus_evaluates_every_expression_of_the_dashboard() {
+    let _alone = alone();
+    if !prometheus::available() {
+        skipped(
+            "deploy::prometheus_evaluates_every_expression_of_the_dashboard",
+            "no Prometheus is installed",
+        );
+        return;
     }
+    let pipeline = Observed::start();
+    let prometheus = Prometheus::start(&pipeline.jobs);
+    for (panel, expression) in expressions() {
+        let has_values = || {
+            let values = prometheus.query(&expression);
+            values.iter().any(|(_, value)| value.is_finite()).then_some(values)
+        };
+        eventually(&format!("panel '{panel}': a value of {expression}"), has_values);
+    }
+    let nodes = prometheus.query("hyloc_clock_deviation_seconds > 0");
+    assert_eq!(nodes.len(), 3, "{nodes:?}");
+    let statuses = prometheus.query("sum by (status) (hyloc_fixes_total)");
+    assert_eq!(statuses.len(), 4, "{statuses:?}");
+
+    let Observed { site, simulator, others, .. } = pipeline;
+    simulator.stop();
+    // The last fixes are under way, and Prometheus looks once per second.
+    let mean = |name: &str| {
+        let found = prometheus.query(&format!("sqrt({name} / hyloc_fixes_judged_total)"));
+        found.first().map(|(_, value)| *value)
+    };
+    let agrees = || {
+        let summary = site.summary()?;
+        let close = |key: &str, name: &str| Some((mean(name)? / summary[key].as_f64()? - 1.0).abs() < 1e-9);
+        let error = close("rms_error_m", "hyloc_error_square_metres_total")?;
+        let bound = close("bound_rms_m", "hyloc_bound_square_metres_total")?;
+        (error && bound).then_some(())
+    };
+    eventually("the figures of Prometheus are those of the summary", agrees);
+    let fixes = prometheus.query("sum(hyloc_fixes_total)")[0].1;
+    let summary = site.summary().unwrap();
+    let expected = ["fixes", "without_fix"].map(|key| summary[key].as_f64().unwrap());
+    assert_eq!(fixes, expected.iter().sum::<f64>());
+    others.into_iter().for_each(|process| drop(process.stop()));
 }
 
 /// Lines of one service in compose.yaml.
@@ -189,6 +260,29 @@ fn compose_sets_the_clocks() {
     // Nodes have no scenario: the prior is part of the site that they get.
     assert_eq!(compose.matches("HYLOC__CLOCKS__").count(), 7);
     for (variable, _) in variables {
+        assert!(deploy("README.md").contains(&format!("`{variable}`")), "{variable}");
+    }
+}
+
+/// The target of compose walks: it is never farther from its last place than a person gets in a tenth of a second. Simulator and fusion
+/// center read the same file, which may be another one.
+#[test]
+fn compose_shows_a_target_that_walks() {
+    let compose = deploy("compose.yaml");
+    for name in ["simulator", "fusion-center"] {
+        let lines = service(&compose, name).join("\n");
+        assert!(lines.contains("_SCENARIO: /etc/hyloc/scenario.toml"), "{name}");
+        assert!(
+            lines.contains("\"${SCENARIO:-./scenarios/walk.toml}:/etc/hyloc/scenario.toml:ro\""),
+            "{name}"
+        );
+    }
+    let scenario: model::Scenario = toml::from_str(&deploy("scenarios/walk.toml")).unwrap();
+    let source = model::EchoSource::new(&scenario).unwrap();
+    let steps_m = (0..500).map(|frame| (source.target_m(frame + 1) - source.target_m(frame)).norm());
+    let longest_m = steps_m.fold(0.0, f64::max);
+    assert!((0.05..0.5).contains(&longest_m), "{longest_m}");
+    for variable in ["SCENARIO", "MAX_TARGETS"] {
         assert!(deploy("README.md").contains(&format!("`{variable}`")), "{variable}");
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use mcap::records::op;
 
-use super::{ContainerEvent, Entry, u32_at};
+use super::{ContainerEvent, Entry, u32_at, u64_at};
 
 /// Channel, sequence number and two times.
 const MESSAGE_HEADER: usize = 2 + 4 + 8 + 8;
@@ -34,8 +34,8 @@ pub(super) fn parse_record(opcode: u8, length: u64, body: &[u8]) -> Option<Optio
         }
         op::MESSAGE => {
             let data = body.get(MESSAGE_HEADER..)?.to_vec();
-            let (channel, sequence) = (fields.u16()?, fields.u32()?);
-            Some(Some(ContainerEvent::Entry(Entry { channel, sequence, data })))
+            let (channel, sequence, time_ns) = (fields.u16()?, fields.u32()?, fields.u64()?);
+            Some(Some(ContainerEvent::Entry(Entry { channel, sequence, time_ns, data })))
         }
         op::SCHEMA | op::ATTACHMENT => Some(None),
         _ => None,
@@ -58,6 +58,10 @@ impl<'a> Fields<'a> {
 
     fn u32(&mut self) -> Option<u32> {
         Some(u32_at(self.take(4)?, 0))
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        Some(u64_at(self.take(8)?, 0))
     }
 
     fn text(&mut self) -> Option<&'a str> {

@@ -9,12 +9,13 @@ use prost::Message;
 use proto::convert::{FrameId, max_report_bytes, report_from_wire};
 use proto::v1;
 
-use super::{Channels, Recording, json};
+use super::comparison::FixComparison;
+use crate::channels::{Channels, RecordingChannel};
 use crate::container::Entry;
 use crate::fix::Source;
 use crate::publish::Outgoing;
-use crate::recording::{FrameEntry, HoleEntry, RecordingError, TruthEntry};
-use crate::segment::RecordingChannel;
+use crate::recorded::{FrameEntry, HoleEntry, Recording, decode_fix, decode_truth, sender};
+use crate::recording::RecordingError;
 use crate::solve::{Earlier, History, Kept, Solver, solve};
 use crate::told::TrueFrame;
 
@@ -34,6 +35,7 @@ pub(super) struct ReplaySolver {
     /// With batches: a frame may have been solved before an earlier one of its batch.
     all_frames: Option<BTreeMap<FrameId, FrameEntry>>,
     history: History,
+    comparison: FixComparison,
     /// The frame that was solved last.
     last: Option<FrameId>,
     /// Whether messages were lost behind it.
@@ -45,14 +47,15 @@ impl ReplaySolver {
         recording: &Recording,
         system: Arc<System>,
         solver: Solver,
+        comparison: FixComparison,
     ) -> Result<Self, RecordingError> {
-        let truths =
-            recording.entries(RecordingChannel::Truth, |entry: TruthEntry| entry.told(system.irs_count()))?;
-        let by_frame = |entry: FrameEntry| Some((FrameId { run: entry.run, frame: entry.frame }, entry));
+        let nodes = system.irs_count();
+        let truths = recording.by_frame(RecordingChannel::Truth, |data| decode_truth(data, nodes))?;
+        let by_frame = |data: &[u8]| FrameEntry::decode(data).map(|entry| (entry.frame_id(), entry));
         let batch_frames = solver.batch_frames();
         let batches = batch_frames > 1;
         let all_frames =
-            batches.then(|| recording.entries(RecordingChannel::Frames, by_frame)).transpose()?;
+            batches.then(|| recording.by_frame(RecordingChannel::Frames, by_frame)).transpose()?;
         let history = History::new(2 * batch_frames);
         let most_report_bytes = 2 * max_report_bytes(&system);
         let (channels, reports) = (Channels::default(), BTreeMap::new());
@@ -66,6 +69,7 @@ impl ReplaySolver {
             truths,
             all_frames,
             history,
+            comparison,
             last,
             gap,
         })
@@ -83,8 +87,8 @@ impl ReplaySolver {
                 Ok(None)
             }
             Some(RecordingChannel::Frames) => {
-                let entry: FrameEntry = json(entry)?;
-                let frame = FrameId { run: entry.run, frame: entry.frame };
+                let entry = FrameEntry::decode(&entry.data)?;
+                let frame = entry.frame_id();
                 let outgoing = self.solve(&entry).map_err(|reason| {
                     format!("frame {} of run {} is not replayed: {reason}", frame.frame, frame.run)
                 })?;
@@ -92,11 +96,12 @@ impl ReplaySolver {
                 self.last = Some(frame);
                 Ok(Some((outgoing, gap)))
             }
-            Some(RecordingChannel::Holes) => {
-                let HoleEntry { run, first, last, entries } = json(entry)?;
-                Err(format!("{entries} entries of frames {first} to {last} of run {run} were not recorded"))
+            Some(RecordingChannel::Holes) => Err(HoleEntry::decode(&entry.data)?.to_string()),
+            Some(RecordingChannel::Fixes) => {
+                self.comparison.recorded(decode_fix(&entry.data)?);
+                Ok(None)
             }
-            Some(RecordingChannel::Truth) | None => Ok(None),
+            _ => Ok(None),
         }
     }
 
@@ -122,7 +127,7 @@ impl ReplaySolver {
     }
 
     fn solve(&mut self, entry: &FrameEntry) -> Result<Outgoing, String> {
-        let frame = FrameId { run: entry.run, frame: entry.frame };
+        let frame = entry.frame_id();
         let kept = self.assemble(entry)?;
         let earlier = self.earlier(entry)?;
         let clocks = entry.clocks.as_ref().map(|clocks| clocks.prior(self.system.irs_count())).transpose()?;
@@ -179,11 +184,4 @@ impl ReplaySolver {
         }
         Ok(Arc::new(Kept::new(blocks)))
     }
-}
-
-/// The node that sent a report. Older recordings do not contain it; then it is taken from the first block, which may
-/// claim to be of another node.
-fn sender(report: &v1::FrameReport) -> usize {
-    let claimed = || report.blocks.first().map_or(0, |block| block.l);
-    report.recorded_node.unwrap_or_else(claimed) as usize
 }

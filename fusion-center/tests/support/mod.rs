@@ -214,3 +214,12 @@ pub fn fix_lines(path: &std::path::Path) -> Vec<String> {
         })
         .collect()
 }
+
+/// Place of the entry of a frame in a recording: its run and its number come first, then its reports.
+pub fn place_of_frame(bytes: &[u8], frame: u64) -> usize {
+    let start = v1::RecordedFrame { run: RUN, frame, reports: vec![3 * frame as u32], ..Default::default() };
+    let start = prost::Message::encode_to_vec(&start);
+    // The list continues: its length and its entries differ.
+    let start = &start[..start.len() - 2];
+    bytes.windows(start.len()).position(|part| part == start).expect("the entry of the frame")
+}

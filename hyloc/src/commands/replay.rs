@@ -20,6 +20,10 @@ struct ReplaySummary<'a> {
     damage: &'a [String],
     #[serde(skip_serializing_if = "<[String]>::is_empty")]
     missing: &'a [String],
+    /// Fixes that equal the recorded ones.
+    equal: u64,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    different: &'a [String],
 }
 
 /// Replays a recording and prints statistics of its fixes. A damaged recording is an error in the end.
@@ -30,20 +34,21 @@ pub fn replay(directory: &Path, fixes: Option<&Path>, json: bool) -> anyhow::Res
     bar.set_style(ProgressStyle::with_template("{spinner} {pos} frames, {per_sec}")?);
     let replayed = fusion_center::replay::replay(directory, fixes, |frames| bar.set_position(frames))?;
     bar.finish_and_clear();
-    let Replayed { figures, broken, damage, missing } = replayed;
+    let Replayed { figures, broken, damage, missing, equal, different } = replayed;
     if let Some(broken) = broken {
         note(&format!("the recording is truncated, everything before is replayed: {broken}"));
     }
     damage.iter().for_each(|fault| note(&format!("damaged: {fault}")));
     missing.iter().for_each(|frames| note(&format!("missing: {frames}")));
+    different.iter().for_each(|fix| note(&format!("different: {fix}")));
     if json {
-        say(&serde_json::to_string(&ReplaySummary {
-            figures: &figures,
-            damage: &damage,
-            missing: &missing,
-        })?);
+        let (damage, missing, different) = (&damage, &missing, &different);
+        say(&serde_json::to_string(&ReplaySummary { figures: &figures, damage, missing, equal, different })?);
     } else {
         say(&table(&figures));
+        if equal > 0 || !different.is_empty() {
+            say(&format!("{equal} fixes equal the recorded ones, {} differ", different.len()));
+        }
     }
     let faults = damage.len();
     ensure!(faults == 0, Failure::new(exit::DATA, format!("the recording is damaged in {faults} places")));

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use telemetry::exit;
 
 use crate::commands::written;
+use crate::summary::{number, write_accuracy, write_latency};
 
 /// Reasons for shed frames, and for frames that too few nodes reported.
 const SHED: &str = "frames were shed: they come faster than they are solved";
@@ -137,83 +138,12 @@ impl DemoReport {
             self.availability().map_or("-".into(), |share| format!("{:.1} %", 100.0 * share)),
             self.first_fix_s.map_or("-".into(), |s| format!("{s:.2} s")),
         )?;
-        let expected = fusion["nees_expected"].as_u64().unwrap_or(2);
-        let interval = |key: &str| {
-            let ends: Vec<f64> =
-                fusion[key].as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
-            let [low, high] = ends.as_slice() else { return String::new() };
-            format!(" (95 %: {low:.2} to {high:.2})")
-        };
-        writeln!(
-            out,
-            "rms error {}, exact bound {}, gap {}, NEES {}",
-            centimetres(&fusion["rms_error_m"]),
-            centimetres(&fusion["bound_rms_m"]),
-            fusion["gap_db"]
-                .as_f64()
-                .map_or("-".into(), |gap| format!("{gap:.2} dB{}", interval("gap_db_interval"))),
-            fusion["nees"].as_f64().map_or("-".into(), |nees| format!(
-                "{nees:.2}{}, {expected} is expected",
-                interval("nees_interval")
-            )),
-        )?;
-        self.write_axes(out)?;
-        self.write_targets(out)?;
+        write_accuracy(out, fusion, self.targets)?;
         self.write_clocks(out)?;
         self.write_load(out)?;
         writeln!(out)?;
-        self.write_latency(out)?;
+        write_latency(out, &fusion["latency_ms"])?;
         self.write_ledger(out)
-    }
-
-    /// Horizontal and vertical error, and every coordinate against its bound, where positions have a height.
-    fn write_axes(&self, out: &mut String) -> std::fmt::Result {
-        let axes = &self.fusion["axes"];
-        let figure = |axis: &str, key: &str| axes[axis][key].as_f64();
-        let horizontal = |key: &str| Some(json!(figure("x", key)?.hypot(figure("y", key)?)));
-        let (Some(rms), Some(bound)) = (horizontal("rms_m"), horizontal("bound_rms_m")) else {
-            return Ok(());
-        };
-        writeln!(
-            out,
-            "horizontal rms {}, bound {}; vertical rms {}, bound {}",
-            centimetres(&rms),
-            centimetres(&bound),
-            centimetres(&axes["z"]["rms_m"]),
-            centimetres(&axes["z"]["bound_rms_m"]),
-        )?;
-        let gap = |axis: &str| format!("{axis} {:.2} dB", figure(axis, "gap_db").unwrap_or(f64::NAN));
-        writeln!(out, "gap by coordinate: {}", ["x", "y", "z"].map(gap).join(", "))
-    }
-
-    /// Several targets: tracks and single frames beside the truth.
-    fn write_targets(&self, out: &mut String) -> std::fmt::Result {
-        let targets = &self.fusion["targets"];
-        if targets["frames"].as_u64().is_none_or(|frames| frames == 0) {
-            return Ok(());
-        }
-        let percent = |value: &Value| format!("{:.1} %", 100.0 * value.as_f64().unwrap_or(f64::NAN));
-        let figure = |key: &str| targets[key].as_f64().map_or("-".into(), |value| format!("{value:.2}"));
-        for (name, set) in [("tracks", targets), ("single frames", &targets["fixes"])] {
-            writeln!(
-                out,
-                "{name}: GOSPA {}, localisation {}, {} missed, {} false, count right in {} of the frames",
-                centimetres(&set["gospa_m"]),
-                centimetres(&set["localisation_m"]),
-                percent(&set["missed_rate"]),
-                percent(&set["false_rate"]),
-                percent(&set["count_right_rate"]),
-            )?;
-        }
-        writeln!(
-            out,
-            "{} targets: identity switches {}, gap of single frames to the joint bound {} dB, NEES {} (tracks {})",
-            self.targets,
-            number(&targets["switches"]),
-            figure("gap_db"),
-            figure("nees"),
-            figure("track_nees"),
-        )
     }
 
     /// What became of clocks that were not trusted.
@@ -246,19 +176,6 @@ impl DemoReport {
         )
     }
 
-    fn write_latency(&self, out: &mut String) -> std::fmt::Result {
-        writeln!(out, "latency (ms)       p50      p90      p99    p99.9      max        n")?;
-        for stage in fusion_center::statistics::STAGES {
-            let row = &self.fusion["latency_ms"][stage];
-            write!(out, "  {stage:<12}")?;
-            for quantile in ["p50", "p90", "p99", "p999", "max"] {
-                write!(out, " {:>8.3}", row[quantile].as_f64().unwrap_or(f64::NAN))?;
-            }
-            writeln!(out, " {:>8}", number(&row["n"]))?;
-        }
-        Ok(())
-    }
-
     fn write_ledger(&self, out: &mut String) -> std::fmt::Result {
         writeln!(
             out,
@@ -275,14 +192,6 @@ impl DemoReport {
         let unaccounted = self.fusion["unaccounted"].as_i64();
         writeln!(out, "unaccounted {}", unaccounted.map_or("not known".into(), |count| count.to_string()))
     }
-}
-
-fn centimetres(value: &Value) -> String {
-    value.as_f64().map_or("-".into(), |metres| format!("{:.1} cm", 100.0 * metres))
-}
-
-fn number(value: &Value) -> u64 {
-    value.as_u64().unwrap_or(0)
 }
 
 #[cfg(test)]
