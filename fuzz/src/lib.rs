@@ -3,6 +3,7 @@
 
 use std::alloc::{GlobalAlloc, Layout, System as SystemAllocator};
 use std::io::Cursor;
+use std::ops::ControlFlow;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -18,9 +19,10 @@ use hyloc::solve::{Cases, Problem, solve_all};
 use model::{Scenario, System};
 use prost::Message;
 use proto::convert::report_from_wire;
-use proto::echo::EchoFrame;
+use proto::echo::file::read_bytes;
 use proto::echo::zmtp::inbound::{Inbound, InboundEvent as Incoming};
 use proto::echo::zmtp::scan::{COMMAND_BYTES, MessageLimits, Violation, scan_pieces};
+use proto::echo::{EchoFrame, EchoLayout};
 use proto::site::SharedSite;
 use proto::v1;
 
@@ -70,6 +72,37 @@ pub fn echo_codec(data: &[u8]) {
         let node = frame.node;
         let _ = frame.into_matrix(node, system.sensors(), system.subcarriers);
     }
+}
+
+/// The frames of files of echoes: 2 sensors, 3 subcarriers.
+pub fn echo_file_layout() -> EchoLayout {
+    EchoLayout { node: 1, site_sha256: [7; 32], sensors: 2, subcarriers: 3, bandwidth_hz: 30e6, window: 8 }
+}
+
+/// What makes the site of measured signals small.
+pub const SMALL_SITE: [&str; 4] =
+    ["surface.elements=2", "surface.sensors=2", "channel.paths=1", "signal.subcarriers=6"];
+
+/// A file; the first byte says of which kind: echoes in `.npz` or an archive of SigMF, or measured signals of a scenario.
+pub fn echo_file(data: &[u8]) {
+    let Some((&kind, bytes)) = data.split_first() else { return };
+    if kind == b'm' {
+        let file = tempfile::Builder::new().tempfile_in(memory()).unwrap();
+        std::fs::write(file.path(), bytes).unwrap();
+        let mut overrides: Vec<String> = SMALL_SITE.map(str::to_owned).to_vec();
+        overrides.push(format!("measured={}", file.path().display()));
+        let layers = settings::Layers { file: None, overrides, environment: Some(Default::default()) };
+        let _ = settings::load_scenario(&layers);
+        return;
+    }
+    let layout = echo_file_layout();
+    let mut last = None;
+    let _ = read_bytes(bytes, kind == b'n', &layout, &mut |frame| {
+        assert!(frame.samples.len() == 6 && frame.samples.iter().all(|sample| sample.is_finite()));
+        assert!(last < Some(frame.frame), "frames are in order");
+        last = Some(frame.frame);
+        ControlFlow::Continue(())
+    });
 }
 
 /// A report, or a site if the first bit is set.

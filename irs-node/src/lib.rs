@@ -1,4 +1,4 @@
-//! The node at one IRS: registers with the fusion center, takes echo frames from the simulator or a pusher, estimates the
+//! The node at one IRS: registers with the fusion center, takes echo frames from the simulator, a pusher or a file, estimates the
 //! delay and the block of every path by matched filter, and reports them.
 //!
 //! The `reporter` maintains the connection to the fusion center, the `worker` turns frames into
@@ -7,6 +7,7 @@
 
 mod credentials;
 mod echoes;
+mod file_run;
 mod metrics;
 pub mod options;
 pub mod outbox;
@@ -30,6 +31,7 @@ use tokio_util::task::AbortOnDropHandle;
 use trust::options::grpc_acceptor;
 
 use credentials::Credentials;
+pub use file_run::FileEnd;
 use metrics::{NodeMetrics, Readiness};
 pub use options::{NodeOptions, ROLE};
 use outbox::{Outbox, Totals};
@@ -92,9 +94,21 @@ pub struct NodeSummary {
     pub index: Option<u32>,
     #[serde(flatten)]
     pub totals: Totals,
+    /// The file that the echoes came from, if it has ended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub echoes: Option<FileEnd>,
 }
 
-/// Checks the settings, binds the ports and works until SIGTERM or SIGINT.
+impl NodeSummary {
+    /// Why the run is not a success although it ended in order.
+    fn failure(&self) -> Option<Failure> {
+        let FileEnd { frames, fault, .. } = self.echoes.as_ref()?;
+        let fault = fault.as_ref()?;
+        Some(Failure::new(exit::DATA, format!("{fault}; {frames} frames before it were processed")))
+    }
+}
+
+/// Checks the settings, binds the ports and works until SIGTERM or SIGINT, or until the file of echoes has ended.
 pub fn main(arguments: &Layered<NodeOptions>) -> ExitCode {
     let options = match process::prepare(ROLE, arguments.printed(), || arguments.options.clone().check()) {
         Ok(options) => options,
@@ -103,14 +117,22 @@ pub fn main(arguments: &Layered<NodeOptions>) -> ExitCode {
     process::run(ROLE, THREADS, async |shutdown| {
         let listeners = NodeListeners::bind(&options).await?;
         listeners.started().announce();
-        run(options, listeners, shutdown).await.map_err(|error| match error {
+        let ended = run(options, listeners, shutdown).await;
+        let summary = ended.map_err(|error| match error {
             NodeError::Refused(_) => Failure::new(exit::DATA, error).into(),
-            other => other.into(),
-        })
+            other => anyhow::Error::from(other),
+        })?;
+        match summary.failure() {
+            None => Ok(summary),
+            Some(failure) => {
+                telemetry::print_json(&summary);
+                Err(failure.into())
+            }
+        }
     })
 }
 
-/// Runs a node until `shutdown`; then it sends what it has and waits for acknowledgements, in bounded time.
+/// Runs a node until `shutdown`, or until its file of echoes has ended; then it sends what it has and waits for acknowledgements, in bounded time.
 pub async fn run(
     options: NodeOptions,
     listeners: impl Into<NodeListeners>,
@@ -159,16 +181,26 @@ async fn work_and_report(
     let finish = CancellationToken::new();
     let reporter = Reporter::new(context.clone(), assign).run(finish.clone());
     let mut reporter = AbortOnDropHandle::new(tokio::spawn(reporter));
-    let mut worker = AbortOnDropHandle::new(tokio::spawn(context.clone().work(assignments, shutdown)));
-    tokio::select! {
+    let work = context.clone().work(assignments, shutdown.clone());
+    let mut worker = AbortOnDropHandle::new(tokio::spawn(work));
+    let echoes = tokio::select! {
         ended = &mut reporter => return Err(refusal(ended?)),
         worked = &mut worker => worked??,
-    }
-    // Shutting down: no more echoes are received, what is queued is sent.
-    let mut outbox = context.outbox.subscribe();
+    };
+    // Shutting down: no more echoes are received, what is queued is sent. After the end of a file nobody is in a hurry.
+    let drained = async {
+        let mut outbox = context.outbox.subscribe();
+        if echoes.is_some() {
+            tokio::select! {
+                _ = outbox.wait_for(Outbox::is_empty) => {}
+                () = shutdown.cancelled() => {}
+            }
+        }
+        let _ = tokio::time::timeout(context.options.drain_timeout, outbox.wait_for(Outbox::is_empty)).await;
+    };
     tokio::select! {
         ended = &mut reporter => return Err(refusal(ended?)),
-        _ = tokio::time::timeout(context.options.drain_timeout, outbox.wait_for(Outbox::is_empty)) => {}
+        () = drained => {}
     }
     finish.cancel();
     let _ = tokio::time::timeout(Duration::from_secs(1), reporter).await;
@@ -176,7 +208,7 @@ async fn work_and_report(
         context.metrics.paths_dropped_at_node.inc_by(outbox.give_up_waiting());
     });
     let index = index.borrow().as_ref().map(|assignment| assignment.index);
-    Ok(NodeSummary { role: ROLE, index, totals: context.outbox.borrow().totals() })
+    Ok(NodeSummary { role: ROLE, index, totals: context.outbox.borrow().totals(), echoes })
 }
 
 fn refusal(ended: Result<(), NodeError>) -> NodeError {

@@ -89,6 +89,8 @@ impl Readiness {
                 SubscriptionState::Subscribed => None,
                 SubscriptionState::Connecting => Some("no source of echoes is connected".into()),
                 SubscriptionState::Refused(reason) => Some(format!("refused by the simulator: {reason}")),
+                SubscriptionState::Ended { fault: None } => Some("the file of echoes has ended".into()),
+                SubscriptionState::Ended { fault: Some(fault) } => Some(fault.clone()),
             },
         );
     }

@@ -1,10 +1,13 @@
 //! The options of a node.
 
+use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 use estimation::fusion::PayloadKind;
+use proto::echo::file::{EchoFault, read_header};
 use proto::identity::is_identity;
 use proto::samples::Precision;
 use proto::site::SharedSite;
@@ -29,6 +32,17 @@ pub struct NodeOptions {
     /// frames from the simulator over ZeroMQ.
     #[arg(long, value_name = "ADDRESS", default_value = "none", value_parser = address_or_none)]
     pub echo_listen: OrNone<SocketAddr>,
+    /// File with the echo frames of this node, instead of simulator and pushers: SigMF (.sigmf-meta beside .sigmf-data, or an
+    /// archive .sigmf) or .npz. The node starts when all nodes are connected, drops nothing, and ends with the file.
+    #[arg(long, value_name = "FILE")]
+    pub echoes: Option<PathBuf>,
+    /// Frames of the file that are taken per second, or `none`: as fast as they are fused.
+    #[arg(long = "rate", id = "rate", value_name = "HZ", default_value = "none", value_parser = rate_or_none)]
+    pub rate_hz: OrNone<f64>,
+    /// Start with the file after this time even if not all nodes are connected; 0 waits for all.
+    #[arg(long = "start-after-s", id = "start_after_s", value_name = "SECONDS", default_value = "0",
+          value_parser = seconds)]
+    pub start_after: Duration,
     /// Name under which the node registers, by default the host name; a restarted node gets the index of its name back.
     #[arg(long, value_name = "NAME", default_value_t = host_name(), hide_default_value = true, value_parser = identity)]
     pub identity: String,
@@ -80,6 +94,7 @@ impl NodeOptions {
     /// Checks addresses and certificates, and loads the required site.
     pub fn check(mut self) -> Result<Self, SettingsError> {
         self.tls.check(&self.listens())?;
+        self.check_echoes()?;
         Credentials::load(&self)?;
         if self.scenario != ScenarioChoice::default() {
             let site = SharedSite::new(self.scenario.load_site()?);
@@ -87,6 +102,31 @@ impl NodeOptions {
             self.site_sha256 = Some(site.sha256);
         }
         Ok(self)
+    }
+
+    /// Reads what the file of echoes says about itself. The node claims the index that the file names.
+    fn check_echoes(&mut self) -> Result<(), SettingsError> {
+        let Some(file) = &self.echoes else { return Ok(()) };
+        if self.echo_listen.is_some() {
+            let reason = "echoes and echo_listen exclude each other: frames come from a file or are pushed";
+            return Err(SettingsError::Options(reason.into()));
+        }
+        let header = read_header(file).map_err(|error| match error.fault {
+            EchoFault::Io { kind, reason } => {
+                SettingsError::File { path: error.file, source: io::Error::new(kind, reason) }
+            }
+            fault => SettingsError::content(&error.file, fault),
+        })?;
+        if let (Some(claimed), Some(named)) = (self.index, header.node)
+            && claimed != named
+        {
+            return Err(SettingsError::content(
+                file,
+                format!("has the frames of node {named}, and index = {claimed}"),
+            ));
+        }
+        self.index = self.index.or(header.node);
+        Ok(())
     }
 
     /// The addresses that it listens on.
@@ -129,6 +169,10 @@ fn identity(text: &str) -> Checked<String> {
 
 fn seconds_or_none(text: &str) -> Checked<Option<Duration>> {
     or_none("a time in seconds", |text| seconds(text).ok())(text)
+}
+
+fn rate_or_none(text: &str) -> Checked<Option<f64>> {
+    or_none("a number between 0.001 and 100000", |text| within(1e-3, 1e5)(text).ok())(text)
 }
 
 fn index(text: &str) -> Checked<Option<u32>> {

@@ -179,6 +179,11 @@ impl Outbox {
         self.waiting.is_empty() && self.under_way.is_empty()
     }
 
+    /// Reports that wait or are under way.
+    pub fn undecided(&self) -> usize {
+        self.waiting.len() + self.under_way.len()
+    }
+
     pub fn waiting(&self) -> usize {
         self.waiting.len()
     }
@@ -387,6 +392,9 @@ mod tests {
         outbox.registered("first", 4);
         assert_eq!(frames(&mut outbox), [0]);
         assert!(!outbox.is_empty(), "one is under way");
+        outbox.push(report(1));
+        assert_eq!(outbox.undecided(), 2);
+        outbox.give_up_waiting();
         outbox.acknowledge(&v1::Acknowledgement { fused: 0, duplicate: 2, ..fused(0) });
         assert!(outbox.is_empty());
         let totals = balanced(&outbox);

@@ -9,6 +9,7 @@ use model::{CMatrix, SystemParts};
 use prost::Message;
 use proto::clock::unix_time_ns;
 use proto::convert::{FrameId, Times, report_message};
+use proto::echo::file::EchoFileSource;
 use proto::echo::{
     Delivery, EchoLayout, EchoSubscriber, EchoesService, Subscription, SubscriptionState, Timings,
 };
@@ -17,6 +18,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::credentials::Credentials;
+use crate::file_run::FileEnd;
 use crate::metrics::{NodeMetrics, Readiness};
 use crate::outbox::Outbox;
 use crate::reporter::Assignment;
@@ -40,29 +42,35 @@ pub(crate) struct NodeContext {
 }
 
 impl NodeContext {
-    /// Works on the current assignment until `stop`.
+    /// Works on the current assignment until `stop`, or until the file of echoes has ended, which is returned.
     pub async fn work(
         self,
         mut assignments: watch::Receiver<Option<Assignment>>,
         stop: CancellationToken,
-    ) -> Result<(), NodeError> {
+    ) -> Result<Option<FileEnd>, NodeError> {
         loop {
             let next = async { assignments.wait_for(Option::is_some).await.ok()?.clone() };
             let assignment = tokio::select! {
                 assignment = next => assignment,
-                () = stop.cancelled() => return Ok(()),
+                () = stop.cancelled() => return Ok(None),
             };
             let Some(assignment) = assignment else {
                 // The reporter has ended and returns the reason.
                 stop.cancelled().await;
-                return Ok(());
+                return Ok(None);
             };
             assignments.mark_unchanged();
             let current = assignment.clone();
             let mut worker = tokio::select! {
                 built = Worker::new(self.clone(), assignment) => built?,
-                () = stop.cancelled() => return Ok(()),
+                () = stop.cancelled() => return Ok(None),
             };
+            if self.options.echoes.is_some() {
+                tokio::select! {
+                    () = self.until_all_connected() => {}
+                    () = stop.cancelled() => return Ok(None),
+                }
+            }
             let changed = async {
                 // A restarted fusion center may assign another site or index to this node.
                 let other = |latest: &Option<Assignment>| latest.as_ref().is_some_and(|a| *a != current);
@@ -72,9 +80,9 @@ impl NodeContext {
                 }
             };
             let subscriber = worker.subscribe();
-            worker.run(subscriber, &stop, changed).await;
-            if stop.is_cancelled() {
-                return Ok(());
+            let ended = worker.run(subscriber, &stop, changed).await;
+            if ended.is_some() || stop.is_cancelled() {
+                return Ok(ended);
             }
             tracing::warn!("the fusion center has changed the assignment: restarting the matched filter");
         }
@@ -96,6 +104,8 @@ struct Worker {
     assignment: Assignment,
     estimator: Arc<DelayEstimator>,
     group: FrameGroup,
+    /// Echo frames received for this assignment.
+    received: u64,
 }
 
 impl Worker {
@@ -126,18 +136,21 @@ impl Worker {
             .map_err(NodeError::Estimator)?;
         tracing::info!(node, took_ms = begun.elapsed().as_millis() as u64, "the matched filter is ready");
         let estimator = Arc::new(estimator);
-        Ok(Self { context, assignment, estimator, group: FrameGroup::default() })
+        Ok(Self { context, assignment, estimator, group: FrameGroup::default(), received: 0 })
     }
 
-    /// Frames that are pushed, if the node listens for them, else those of the simulator.
+    /// Frames of a file or those that are pushed, if the node was told so, else those of the simulator.
     fn subscribe(&self) -> EchoSubscriber {
         let system = &self.assignment.site.system;
         let SystemParts { subcarriers, bandwidth_hz, .. } = **system;
         let sensors = system.sensors();
         let (node, site_sha256) = (self.assignment.index, self.assignment.site.sha256);
         let window = self.context.options.window;
+        let layout = EchoLayout { node, site_sha256, sensors, subcarriers, bandwidth_hz, window };
+        if let Some(file) = self.context.options.echoes.clone() {
+            return EchoFileSource { file, rate_hz: self.context.options.rate_hz }.open(layout);
+        }
         if let Some(echoes) = &self.context.echoes {
-            let layout = EchoLayout { node, site_sha256, sensors, subcarriers, bandwidth_hz, window };
             return echoes.open(layout);
         }
         EchoSubscriber::start(Subscription {
@@ -151,14 +164,17 @@ impl Worker {
         })
     }
 
-    /// Takes frames until `stop` or until the assignment has `changed`; then reports the frames that it has.
+    /// Takes frames until `stop`, until the assignment has `changed` or until the file has ended, which is returned; then reports the
+    /// frames that it has.
     async fn run(
         &mut self,
         mut echoes: EchoSubscriber,
         stop: &CancellationToken,
         changed: impl Future<Output = ()>,
-    ) {
+    ) -> Option<FileEnd> {
         let mut link = echoes.state();
+        let mut room = self.context.room();
+        let mut is_over = false;
         tokio::pin!(changed);
         loop {
             tokio::select! {
@@ -166,22 +182,40 @@ impl Worker {
                 () = stop.cancelled() => break,
                 () = &mut changed => break,
                 Ok(()) = link.changed() => self.context.readiness.simulator(&link.borrow_and_update()),
-                delivery = echoes.next() => match delivery {
+                delivery = room.then(echoes.next()) => match delivery {
                     Some(Ok(delivery)) => self.take(delivery).await,
                     Some(Err(error)) => self.refuse(&error),
-                    None => break,
+                    None => {
+                        is_over = true;
+                        break;
+                    }
                 },
             }
         }
         self.report().await;
         self.context.readiness.simulator(&SubscriptionState::Connecting);
+        // The task of the file says how it ended just after its last frame.
+        let ended = async {
+            link.wait_for(|state| matches!(state, SubscriptionState::Ended { .. }))
+                .await
+                .ok()
+                .map(|s| s.clone())
+        };
+        let ended = if is_over { ended.await } else { None };
         echoes.close().await;
+        let file = self.context.options.echoes.clone().filter(|_| is_over)?;
+        let fault = match ended {
+            Some(SubscriptionState::Ended { fault }) => fault,
+            _ => None,
+        };
+        Some(FileEnd { file, frames: self.received, fault })
     }
 
     async fn take(&mut self, delivery: Delivery) {
         let (id, intended_ns) = (delivery.frame.id(), delivery.frame.intended_ns);
         self.context.metrics.frames.inc();
-        if !self.is_asked_for(id) {
+        self.received += 1;
+        if self.context.options.echoes.is_none() && !self.is_asked_for(id) {
             return;
         }
         let system = &self.assignment.site.system;

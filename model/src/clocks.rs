@@ -7,7 +7,7 @@ use rand::RngExt;
 use rand_distr::StandardNormal;
 
 use crate::random::{Purpose, stream};
-use crate::scenario::{NodeClocks, Scenario};
+use crate::scenario::{ClockStep, NodeClocks, Scenario};
 
 /// The clocks of a scenario.
 #[derive(Debug, Clone, PartialEq)]
@@ -16,6 +16,8 @@ pub struct ClockOffsets {
     seed: u64,
     /// Offset and rate of every node.
     drawn: Vec<(f64, f64)>,
+    /// The step of the scenario, and those that were added.
+    steps: Vec<ClockStep>,
 }
 
 impl ClockOffsets {
@@ -29,15 +31,22 @@ impl ClockOffsets {
             .iter()
             .map(|_| (within(clocks.offset_ns) * 1e-9, within(clocks.drift_ppb) * 1e-9))
             .collect();
-        Self { clocks, seed: scenario.seed, drawn }
+        let steps = clocks.step.into_iter().collect();
+        Self { clocks, seed: scenario.seed, drawn, steps }
+    }
+
+    /// Adds a step of a clock.
+    pub fn step(&mut self, step: ClockStep) {
+        self.steps.push(step);
     }
 
     /// Offset of the clock of node `l` in a frame, in seconds; 0 without such a node.
     pub fn offset_s(&self, l: usize, frame: u64) -> f64 {
         let Some((offset_s, rate)) = self.drawn.get(l) else { return 0.0 };
         let time_s = frame as f64 * self.clocks.frame_interval_s;
-        let step = self.clocks.step.filter(|step| step.node == l && frame >= step.frame);
-        offset_s + rate * time_s + self.wander_s(l, frame) + step.map_or(0.0, |step| step.step_ns * 1e-9)
+        let steps = self.steps.iter().filter(|step| step.node == l && frame >= step.frame);
+        let stepped_s: f64 = steps.map(|step| step.step_ns * 1e-9).sum();
+        offset_s + rate * time_s + self.wander_s(l, frame) + stepped_s
     }
 
     fn wander_s(&self, l: usize, frame: u64) -> f64 {
@@ -90,7 +99,6 @@ impl ClockOffsets {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::ClockStep;
 
     fn offsets(seed: u64, change: impl Fn(&mut NodeClocks)) -> ClockOffsets {
         let mut scenario = Scenario::default().with_seed(seed);
@@ -112,6 +120,10 @@ mod tests {
             let before = at(l, 49);
             assert!((at(l, 50) - before - 0.1 * rate_ppb - step).abs() < 1e-6);
         }
+        let mut again = clocks.clone();
+        again.step(ClockStep { node: 2, frame: 60, step_ns: -5.0 });
+        assert!((again.offset_s(2, 60) - clocks.offset_s(2, 60) + 5e-9).abs() < 1e-15);
+        assert_eq!(again.offset_s(2, 59), clocks.offset_s(2, 59));
         assert_eq!(clocks.offset_s(3, 0), 0.0);
         assert_eq!(offsets(1, |_| ()).offset_s(0, 1000), 0.0);
     }

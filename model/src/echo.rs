@@ -25,7 +25,7 @@ use crate::clocks::ClockOffsets;
 use crate::geometry::{Point, cascade_delay_s};
 use crate::panel::Wavefront;
 use crate::random::{Purpose, stream};
-use crate::scenario::{CrossSection, Motion, Scenario, ScenarioError, Target};
+use crate::scenario::{ClockStep, CrossSection, Motion, Scenario, ScenarioError, Target};
 use crate::system::{Illumination, System};
 use crate::units::SPEED_OF_LIGHT_M_S;
 
@@ -74,6 +74,9 @@ struct Wave {
 impl EchoSource {
     /// Validates the scenario and draws its channels, beams, phases and clocks.
     pub fn new(scenario: &Scenario) -> Result<Self, ScenarioError> {
+        if let Some(system) = System::measured(scenario)? {
+            return Ok(Self::of_measured(scenario, system));
+        }
         let illumination = Illumination::new(scenario)?;
         let leaky = scenario.imperfections.channel_error > 0.0;
         let count = scenario.irs.len();
@@ -92,6 +95,18 @@ impl EchoSource {
         Ok(Self { scenario: scenario.clone(), system, radiated, phases: illumination.phases, clocks })
     }
 
+    /// A source whose IRSs radiate what was measured.
+    fn of_measured(scenario: &Scenario, system: System) -> Self {
+        let count = system.irs_count();
+        let none = || CMatrix::zeros(0, 0);
+        let signal =
+            |k: usize, j: usize| if j == k { system.irs[k].reflected_signal.clone() } else { none() };
+        let radiated = (0..count).map(|k| (0..count).map(|j| signal(k, j)).collect()).collect();
+        // Phases matter for waves between IRSs alone, which a scenario with measured signals does not have.
+        let phases = vec![CVector::zeros(system.elements()); count];
+        Self { scenario: scenario.clone(), radiated, phases, clocks: ClockOffsets::new(scenario), system }
+    }
+
     /// The site: what estimators may know.
     pub fn system(&self) -> &System {
         &self.system
@@ -107,6 +122,11 @@ impl EchoSource {
         self.clocks.offset_s(l, frame)
     }
 
+    /// Lets a clock step.
+    pub fn step_clock(&mut self, step: ClockStep) {
+        self.clocks.step(step);
+    }
+
     /// Position of the first target in a frame, whether it is there or not; a random one if there is none.
     pub fn target_m(&self, frame: u64) -> Point {
         let motion = self.scenario.targets.first().map_or(&Motion::Random, |target| &target.motion);
@@ -116,27 +136,29 @@ impl EchoSource {
     /// The targets that are there in a frame.
     pub fn targets(&self, frame: u64) -> Vec<TrueTarget> {
         let scenario = &self.scenario;
-        self.those_there(frame, |t, target| Some(scenario.position_m(t, &target.motion, frame)))
-    }
-
-    /// The targets that are there in a frame, with other movements, one for each target of the scenario.
-    pub fn targets_on(&self, movements: &[Movement], frame: u64) -> Vec<TrueTarget> {
-        self.those_there(frame, |t, _| {
-            let Movement { motion, ahead_frames } = movements.get(t)?;
-            Some(self.scenario.position_m(t, motion, frame.saturating_add(*ahead_frames)))
-        })
-    }
-
-    fn those_there(
-        &self,
-        frame: u64,
-        position_m: impl Fn(usize, &Target) -> Option<Point>,
-    ) -> Vec<TrueTarget> {
-        let there = self.scenario.targets.iter().enumerate().filter(|(_, target)| target.is_there(frame));
-        let seen = |(identity, target): (usize, &Target)| {
-            Some(TrueTarget { identity, position_m: position_m(identity, target)?, rcs_m2: target.rcs_m2() })
+        let there = scenario.targets.iter().enumerate().filter(|(_, target)| target.is_there(frame));
+        let seen = |(identity, target): (usize, &Target)| TrueTarget {
+            identity,
+            position_m: scenario.position_m(identity, &target.motion, frame),
+            rcs_m2: target.rcs_m2(),
         };
-        there.filter_map(seen).collect()
+        there.map(seen).collect()
+    }
+
+    /// The targets that are there in a frame, with other movements: those of the scenario in their order, of which there may be
+    /// fewer. More are like the first one, and always there.
+    pub fn targets_on(&self, movements: &[Movement], frame: u64) -> Vec<TrueTarget> {
+        let targets = &self.scenario.targets;
+        let first = targets.first().cloned().unwrap_or_default();
+        let another = Target { rcs_dbsm: first.rcs_dbsm, ..Target::default() };
+        let moving = movements.iter().enumerate();
+        let there = moving.filter(|(t, _)| targets.get(*t).unwrap_or(&another).is_there(frame));
+        let seen = |(identity, Movement { motion, ahead_frames }): (usize, &Movement)| TrueTarget {
+            identity,
+            position_m: self.scenario.position_m(identity, motion, frame.saturating_add(*ahead_frames)),
+            rcs_m2: targets.get(identity).unwrap_or(&another).rcs_m2(),
+        };
+        there.map(seen).collect()
     }
 
     /// What node `l` receives in `frame` from the first target if it is at `target_m`, see [`Self::frame_of`].

@@ -172,7 +172,18 @@ fn departure(carrier: &Carrier, grid: ElementGrid, spacing_m: f64, pose: &Pose, 
 impl System {
     /// The site of a scenario, which is validated.
     pub fn new(scenario: &Scenario) -> Result<Self, ScenarioError> {
-        Self::of(scenario, Illumination::new(scenario)?.believed)
+        match Self::measured(scenario)? {
+            Some(measured) => Ok(measured),
+            None => Self::of(scenario, Illumination::new(scenario)?.believed),
+        }
+    }
+
+    /// The site of a scenario whose signals were measured; none if the channel model draws them.
+    pub(crate) fn measured(scenario: &Scenario) -> Result<Option<Self>, ScenarioError> {
+        let Some(measured) = &scenario.measured else { return Ok(None) };
+        scenario.validate()?;
+        let (signals, waveforms) = measured.at_power(scenario.transmit_power_w());
+        Self::with_waveforms(scenario, signals, waveforms).map(Some)
     }
 
     /// A system of these parts; refuses impossible values, inconsistent parts and values that are not finite. The error
@@ -186,6 +197,14 @@ impl System {
     pub(crate) fn of(scenario: &Scenario, reflected_signals: Vec<CMatrix>) -> Result<Self, ScenarioError> {
         let streams: Vec<usize> = reflected_signals.iter().map(CMatrix::ncols).collect();
         let waveforms = waveforms(scenario.seed, scenario.signal.subcarriers, &streams);
+        Self::with_waveforms(scenario, reflected_signals, waveforms)
+    }
+
+    fn with_waveforms(
+        scenario: &Scenario,
+        reflected_signals: Vec<CMatrix>,
+        waveforms: Vec<Waveform>,
+    ) -> Result<Self, ScenarioError> {
         let parts = reflected_signals.into_iter().zip(waveforms).enumerate();
         let irs = parts.map(|(k, (reflected_signal, waveform))| Irs {
             pose: scenario.pose(k),

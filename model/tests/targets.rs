@@ -96,6 +96,14 @@ fn targets_come_and_go() {
     let places: Vec<_> = moved.iter().map(|target| (target.identity, target.position_m.x)).collect();
     assert_eq!(places, [(0, 1.1), (1, 2.1)]);
     assert_eq!(source.targets_on(&[], 11), []);
+    // A fourth one is like the first, and always there.
+    let four = source.targets_on(&[movement(0), movement(1), movement(2), movement(3)], 9);
+    let known = |target: &TrueTarget| (target.identity, target.rcs_m2);
+    let first_m2 = scenario.targets[0].rcs_m2();
+    assert_eq!(
+        four.iter().map(known).collect::<Vec<_>>(),
+        [(1, scenario.targets[1].rcs_m2()), (3, first_m2)]
+    );
     let none = EchoSource::new(&scenario.with_targets(0)).unwrap();
     assert_eq!((none.targets(3), none.frame_of(1, 3, &[])), (Vec::new(), none.noise(1, 3)));
 }

@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use model::scenario::{Coverage, Motion, Phases};
+use model::scenario::{Coverage, Motion, Phases, ScenarioError};
 use model::{MOST_TARGETS, Scenario, System};
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
+use crate::measured::read_measured;
 use crate::{Layers, SettingsError};
 
 /// Frames of one round of a target whose motion is set by its name: ten seconds at the demo's 50 frames a second.
@@ -29,8 +30,25 @@ pub fn load_scenario(layers: &Layers) -> Result<Scenario, SettingsError> {
 /// A key of earlier releases.
 const CLOCK_OFFSET: (&str, &str) = ("imperfections", "clock_offset_s");
 
+/// The scenario of a text in TOML, without overrides from the environment; what it does not name is as in Table I.
+pub fn scenario_of_text(text: &str) -> Result<Scenario, SettingsError> {
+    let layers = Layers::default();
+    current(layers.resolve_text::<Scenario>(text)?, &layers)
+}
+
+/// A scenario with `key=value` pairs applied, as by `--set`, and checked.
+pub fn changed_scenario(scenario: &Scenario, pairs: Vec<String>) -> Result<Scenario, SettingsError> {
+    let layers = Layers { overrides: pairs, ..Layers::default() };
+    let table = Table::try_from(scenario).map_err(|error| layers.refuse(error))?;
+    current(layers.overridden(table)?, &layers)
+}
+
 fn resolve(layers: &Layers) -> Result<Scenario, SettingsError> {
-    let mut table = layers.resolve::<Scenario>()?;
+    current(layers.resolve::<Scenario>()?, layers)
+}
+
+/// The scenario of a table that has no keys of earlier releases.
+fn current(mut table: Table, layers: &Layers) -> Result<Scenario, SettingsError> {
     if take(&mut table, CLOCK_OFFSET).is_some() {
         return Err(layers.refuse(
             "imperfections.clock_offset_s is now clocks.offset_ns, in nanoseconds: offsets are drawn from plus or minus this; \
@@ -48,10 +66,26 @@ fn scenario_of(mut table: Table, layers: &Layers) -> Result<Scenario, SettingsEr
     expand_short_forms(&mut table);
     // The error names the table of the key on a separate line.
     let one_line = |error: toml::de::Error| error.to_string().trim().replace('\n', " ");
-    let scenario =
+    let mut scenario =
         Scenario::deserialize(Value::Table(table)).map_err(|error| layers.refuse(one_line(error)))?;
+    read_measured(&mut scenario, layers.file.as_deref())?;
     scenario.validate().map_err(|error| layers.refuse(error))?;
+    if let Some(measured) = &scenario.measured {
+        // What was measured must make a site: shapes, subcarriers and codes are those of the file.
+        let file = Path::new(&measured.file);
+        System::new(&scenario).map_err(|error| SettingsError::content(file, measured_key(error)))?;
+    }
     Ok(scenario)
+}
+
+/// An error about the site of measured signals, with the name of the array: `irs[K].codes` is `codes_K`.
+fn measured_key(mut error: ScenarioError) -> ScenarioError {
+    let array = error.key.strip_prefix("irs[").and_then(|rest| rest.split_once("].")).map(|(k, name)| {
+        let end = name.find(|c: char| !(c.is_alphanumeric() || c == '_')).unwrap_or(name.len());
+        format!("{}_{k}{}", &name[..end], &name[end..])
+    });
+    error.key = array.unwrap_or(error.key);
+    error
 }
 
 /// Expands short forms. A value that cannot be parsed stays unchanged, so that deserialization refuses it by name.

@@ -16,8 +16,9 @@ const INPUTS: u64 = 400;
 
 type Target = (&'static str, fn(&[u8]));
 
-const TARGETS: [Target; 8] = [
+const TARGETS: [Target; 9] = [
     ("echo_codec", targets::echo_codec),
+    ("echo_file", targets::echo_file),
     ("report", targets::report),
     ("scenario", targets::scenario),
     ("recording", targets::recording),

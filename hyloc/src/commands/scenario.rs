@@ -7,7 +7,7 @@ use anyhow::Context;
 use indicatif::ProgressIterator;
 use model::scenario::{Coordinates, coordinates, ring};
 use model::units::db_from_ratio;
-use model::{EchoSource, Gain, Information, Point, RankCase, Scheme, System};
+use model::{EchoSource, Gain, Information, Point, RankCase, Scenario, Scheme, System};
 use serde::Serialize;
 use settings::{Layers, load_scenario};
 use telemetry::exit::{self, Failure};
@@ -20,7 +20,7 @@ use crate::verdict::{DetectionConditions, ScenarioVerdict, write_verdict};
 
 /// Derived quantities of a scenario, for a target at the centre of the coverage area.
 #[derive(Debug, Serialize)]
-struct ScenarioSummary {
+pub struct ScenarioSummary {
     #[serde(with = "coordinates::point")]
     target_m: Coordinates,
     noise_power_w: f64,
@@ -82,12 +82,20 @@ pub fn check(
     json: bool,
 ) -> anyhow::Result<()> {
     let scenario = load_scenario(&Layers { file, overrides, environment: None })?;
-    let system = System::new(&scenario).context(Failure::new(exit::DATA, "the scenario cannot be built"))?;
-    let single = System::new(&scenario.clone().single_irs()).ok();
-    let verdict = ScenarioVerdict::new(&scenario, &system, conditions);
-    let summary = summarise(&system, single.as_ref(), scenario.rcs_m2(), verdict);
+    let summary = summarise_scenario(&scenario, conditions)?;
     say(if json { serde_json::to_string_pretty(&summary)? } else { table(&summary) }.trim_end());
     Ok(())
+}
+
+/// What `hyloc scenario check` says about a scenario.
+pub fn summarise_scenario(
+    scenario: &Scenario,
+    conditions: DetectionConditions,
+) -> anyhow::Result<ScenarioSummary> {
+    let system = System::new(scenario).context(Failure::new(exit::DATA, "the scenario cannot be built"))?;
+    let single = System::new(&scenario.clone().single_irs()).ok();
+    let verdict = ScenarioVerdict::new(scenario, &system, conditions);
+    Ok(summarise(&system, single.as_ref(), scenario.rcs_m2(), verdict))
 }
 
 pub fn generate(nodes: usize, file: Option<PathBuf>, overrides: Vec<String>) -> anyhow::Result<()> {

@@ -7,6 +7,7 @@
 mod clocks;
 pub mod coordinates;
 mod generate;
+mod measured;
 mod motion;
 mod targets;
 pub(crate) mod validate;
@@ -22,6 +23,7 @@ use crate::units::{ratio_from_db, watts_from_dbm};
 pub use clocks::{ClockStep, NodeClocks};
 pub use coordinates::Coordinates;
 pub use generate::ring;
+pub use measured::{MeasuredIrs, MeasuredSignals};
 pub use motion::Motion;
 pub use targets::Target;
 pub use validate::ScenarioError;
@@ -32,6 +34,9 @@ pub use validate::ScenarioError;
 pub struct Scenario {
     /// Seed of all random streams.
     pub seed: u64,
+    /// Reflected signals and codes that replace those of the channel model; the file that they come from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub measured: Option<MeasuredSignals>,
     /// Position, antennas and power of the transmitter.
     pub base_station: BaseStation,
     /// Carrier, band and noise.
@@ -218,6 +223,7 @@ impl Default for Scenario {
         let irs = [[10.0, 50.0, 0.0], [10.0, -50.0, 0.0], [50.0, 0.0, 0.0]];
         Self {
             seed: 1,
+            measured: None,
             base_station: BaseStation::default(),
             signal: Signal::default(),
             surface: Surface::default(),

@@ -47,6 +47,10 @@ impl Scenario {
         within("imperfections.channel_error", self.imperfections.channel_error, 0.0, 10.0)?;
         self.clocks.validate(self.irs.len())?;
         self.validate_places()?;
+        if let Some(measured) = &self.measured {
+            // Streams and subcarriers are checked with the site; no channel or beam is made.
+            return measured.validate(self);
+        }
         self.validate_streams()?;
         self.validate_work()
     }

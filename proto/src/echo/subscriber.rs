@@ -1,4 +1,4 @@
-//! The receiving side: queues at most a window of frames of either transport and acknowledges each when the next one is
+//! The receiving side: queues at most a window of frames of a transport or a file and acknowledges each when the next one is
 //! requested.
 
 use std::sync::Arc;
@@ -18,6 +18,10 @@ pub enum SubscriptionState {
     Subscribed,
     /// Refused for this reason. The node tries again, since the simulator may be restarted.
     Refused(String),
+    /// A file has ended, with the fault that ended it if it was not its end; no more frames come.
+    Ended {
+        fault: Option<String>,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -105,7 +109,7 @@ impl EchoSubscriber {
     }
 
     /// Acknowledges the previous frame and returns the next one, or an error if it cannot be decoded. `None` is
-    /// returned only after [`EchoSubscriber::close`]. Cancel safe.
+    /// returned only at the end of a file. Cancel safe.
     pub async fn next(&mut self) -> Option<Result<Delivery, CodecError>> {
         self.acknowledge();
         let waiting = self.queue.recv().await?;
