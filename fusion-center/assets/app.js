@@ -1,74 +1,78 @@
 // The page: live data in, pictures out.
 
-import { drawError, drawLatency } from "./charts.js";
-import { showClocks, showOffsets } from "./clocks.js";
+import { drawCdf, drawError, drawLatency, drawNees } from "./charts.js";
+import { showClocks } from "./clocks.js";
 import { startControls } from "./controls.js";
-import { byId, choices, say } from "./dom.js";
+import { byId, choices, clockTime, fixed, press, say } from "./dom.js";
+import { showEvents } from "./events.js";
+import { showNumbers, showVerdict } from "./headline.js";
 import { SiteMap } from "./map.js";
+import { showHealth, showNodes, showPaths } from "./panels.js";
+import { startSaving } from "./save.js";
 import { SideView } from "./side.js";
+import { Store } from "./store.js";
 import { showTracks } from "./tracks.js";
-import { showHealth, showNodes, showPaths, showStages, showWires } from "./panels.js";
 
-const KEPT = 240;
 const GLANCE_MS = 100;
+const PLOTS_MS = 500;
 // A silence this long is no data. A source that is slower than that by itself gets its own pace and a half.
 const STALE_MS = 700;
 const PACES = 5;
+const PICTURES = ["map", "surface", "side", "close", "paths", "error", "latency", "cdf", "nees", "offsets", "numbers"];
 
 const map = new SiteMap(byId("map"), byId("close"), byId("hover"));
 const side = new SideView(byId("side"));
-const view = {
-  fixes: [], leastWire: [], paces: [], lastFixAt: null, connected: false, paused: false, chosen: null, status: null, evicted: false,
-};
+const store = new Store();
+const view = { latest: null, paces: [], lastFixAt: null, connected: false, paused: false, chosen: null, status: null, evicted: false, seconds: 120, live: false };
 
 function choose(node) {
   view.chosen = view.chosen === node ? null : node;
   map.choose(view.chosen);
   if (view.status) showStatus(view.status);
-  if (view.fixes.length && !view.paused) showPaths(view.fixes.at(-1), view.chosen);
+  if (view.latest && !view.paused) showPaths(view.latest, view.chosen, (path) => map.point(path));
 }
 
 function showStatus(status) {
   view.status = status;
-  showNodes(status, view.leastWire, view.chosen, choose);
-  const indices = status.nodes.map(({ index }) => index);
-  choices(byId("node"), ["all", ...indices], view.chosen ?? "all", (node) => (node === "all" ? "all" : `${node}`));
-  showHealth(status, view.fixes.at(-1));
-  showStages(status.latency_ms);
-  showClocks(status, view.fixes, view.chosen);
-}
-
-function stageTimes({ timing }) {
-  const worst = (values) => (values.length ? Math.max(...values) : 0);
-  return [worst(timing.emit_ms), worst(timing.filter_ms), worst(timing.wire_ms), timing.assemble_ms, timing.angles_ms, timing.locate_ms];
+  const span = store.last(view.seconds);
+  showNumbers(status, view.latest);
+  showNodes(status, span, view.chosen, choose);
+  choices(byId("node"), ["all", ...status.nodes.map(({ index }) => index)], view.chosen ?? "all", String);
+  showHealth(status, view.latest);
+  showEvents(status.last_event);
 }
 
 function showFix(fix) {
   map.show(fix);
   side.show(fix);
-  showPaths(fix, view.chosen);
+  showPaths(fix, view.chosen, (path) => map.point(path));
   showTracks(fix, view.status?.targets);
-  const position = fix.position_m ? `(${fix.position_m.map((v) => v.toFixed(2)).join(", ")}) m` : "no position";
-  say(byId("headline"), `frame ${fix.frame} · ${position} · ${fix.status} · ${fix.paths} of ${fix.snr_db.length ** 2} paths`);
+  const position = fix.position_m ? `(${fix.position_m.map((v) => fixed(v, 2)).join(", ")}) m` : "no position";
+  say(byId("summary"), `frame ${fix.frame} · ${position} · ${fix.paths} of ${fix.snr_db.length ** 2} paths`);
   byId("headline").dataset.frame = fix.frame;
-  drawError(byId("error"), view.fixes.map(({ truth }) => ({ error: truth?.error_m, bound: truth?.bound_rms_m })));
-  drawLatency(byId("latency"), view.fixes.map(stageTimes));
-  showWires(view.fixes);
-  if (view.status) showOffsets(view.status.nodes, view.fixes, view.chosen);
+}
+
+function showPlots() {
+  if (view.paused || !store.fixes.length) return;
+  const span = store.last(view.seconds);
+  drawError(byId("error"), span);
+  if (view.latest) drawLatency(byId("latency"), view.latest, span);
+  say(byId("latency-note"), `from the intended transmission on; quantiles of ${span.fixes.length} fixes of the last ${view.seconds < 60 ? `${view.seconds} s` : `${view.seconds / 60} min`}`);
+  drawCdf(byId("cdf"), span);
+  drawNees(byId("nees"), span, view.status?.nees_expected ?? 2);
+  if (view.status) showClocks(view.status, view.latest, span, view.chosen);
 }
 
 function takeFix(fix) {
   const now = Date.now();
-  // The same frame again: its truth came after it.
-  if (view.fixes.at(-1)?.frame === fix.frame && view.fixes.at(-1)?.timing.run === fix.timing.run) view.fixes.pop();
   if (view.lastFixAt != null) view.paces = [...view.paces, now - view.lastFixAt].slice(-PACES);
   view.lastFixAt = now;
-  view.fixes.push(fix);
-  if (view.fixes.length > KEPT) view.fixes.shift();
-  fix.timing.nodes.forEach((node, i) => {
-    view.leastWire[node] = Math.min(view.leastWire[node] ?? Infinity, fix.timing.wire_ms[i]);
-  });
-  if (!view.paused) showFix(fix);
+  store.take(fix);
+  if (view.paused) return;
+  const first = !view.latest;
+  view.latest = fix;
+  showFix(fix);
+  if (first) showPlots();
 }
 
 function takeStatus(status) {
@@ -86,7 +90,7 @@ function patienceMs() {
 // A frozen picture is never shown as live.
 function showState() {
   const badge = byId("state"), age = view.lastFixAt == null ? null : Date.now() - view.lastFixAt;
-  const since = view.lastFixAt == null ? "" : ` since ${new Date(view.lastFixAt).toLocaleTimeString()} (${Math.floor(age / 1000)} s)`;
+  const since = view.lastFixAt == null ? "" : ` since ${clockTime(view.lastFixAt)} (${Math.floor(age / 1000)} s)`;
   let state = "live", text = "live";
   if (view.evicted) [state, text] = ["stale", "closed: too many viewers; reload to watch here"];
   else if (!view.connected) [state, text] = ["stale", `no connection${since}`];
@@ -95,30 +99,52 @@ function showState() {
   else if (view.paused) [state, text] = ["paused", "paused"];
   say(badge, text);
   badge.dataset.state = state;
-  for (const id of ["map", "side", "close", "paths", "error", "latency", "offsets"]) byId(id).classList.toggle("stale", state === "stale");
+  for (const id of PICTURES) byId(id).classList.toggle("stale", state === "stale");
+  if (!view.paused || state === "stale") showVerdict(store.fixes, view.latest, state !== "stale");
 }
 
 function pause() {
   view.paused = !view.paused;
-  byId("pause").setAttribute("aria-pressed", view.paused);
+  press(byId("pause"), view.paused);
   say(byId("pause"), view.paused ? "Resume" : "Pause");
-  if (!view.paused && view.fixes.length) showFix(view.fixes.at(-1));
   showState();
+}
+
+function setSpan(seconds) {
+  view.seconds = seconds;
+  for (const button of byId("spans").children) press(button, Number(button.dataset.span) === seconds);
+  showPlots();
+}
+
+// The theme of the system, then the other one.
+function changeTheme() {
+  const dark = getComputedStyle(document.documentElement).colorScheme === "dark" || (!document.documentElement.dataset.theme && matchMedia("(prefers-color-scheme: dark)").matches);
+  document.documentElement.dataset.theme = dark ? "light" : "dark";
+  map.surface.picture = null;
+  map.redraw();
 }
 
 async function start() {
   byId("pause").addEventListener("click", pause);
+  byId("theme").addEventListener("click", changeTheme);
+  byId("spans").addEventListener("click", ({ target }) => target.dataset.span && setSpan(Number(target.dataset.span)));
   byId("node").addEventListener("change", ({ target }) => {
     view.chosen = null;
     choose(target.value === "all" ? null : Number(target.value));
   });
-  byId("zoom-in").addEventListener("click", () => map.zoom(1 / 1.5));
-  byId("zoom-out").addEventListener("click", () => map.zoom(1.5));
-  byId("zoom-fit").addEventListener("click", () => map.fit());
+  byId("zoom-in").addEventListener("click", () => map.view.zoom(1.5));
+  byId("zoom-out").addEventListener("click", () => map.view.zoom(1 / 1.5));
+  for (const mode of ["targets", "site"]) byId(`view-${mode}`).addEventListener("click", () => map.look(mode));
+  startSaving();
+  setSpan(view.seconds);
   setInterval(showState, GLANCE_MS);
-  const site = await (await fetch("/api/site")).json();
+  const [site, past] = await Promise.all(["/api/site", "/api/history"].map(async (path) => (await fetch(path)).json()));
+  store.seed(past.fixes);
+  map.seed(past.fixes);
   map.setSite(site);
   side.setSite(site);
+  showPlots();
+  setInterval(showPlots, PLOTS_MS);
   const live = new EventSource("/api/live");
   live.addEventListener("open", () => (view.connected = true));
   live.addEventListener("error", () => (view.connected = false));

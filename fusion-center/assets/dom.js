@@ -19,6 +19,13 @@ export function element(name, attributes, parent) {
   return made;
 }
 
+// A text in a picture.
+export function label(parent, x, y, text, kind = "") {
+  const made = element("text", { x, y, class: kind }, parent);
+  made.textContent = text;
+  return made;
+}
+
 // What has not changed is left alone: a tooltip stays open, a click is not lost.
 export function say(target, text) {
   const said = String(text ?? "");
@@ -57,7 +64,41 @@ export function choices(select, names, current, words = (name) => name) {
   if (select.selectedIndex !== index) select.selectedIndex = index;
 }
 
-export const fixed = (value, digits, unit = "") =>
-  value == null || Number.isNaN(value) ? "–" : value.toFixed(digits) + unit;
+export function press(button, pressed) {
+  if (button.getAttribute("aria-pressed") !== String(pressed)) button.setAttribute("aria-pressed", pressed);
+}
 
-export const centimetres = (value) => fixed(value == null ? null : 100 * value, 1, " cm");
+// A colour of its own, as different from those of others as their number allows.
+export function tint(target, hue) {
+  target.dataset.hue = hue;
+  target.style.setProperty("--hue", hue);
+}
+
+export const nodeHue = (node, count) => Math.round((360 * node) / Math.max(count, 1) + 210) % 360;
+
+export const fixed = (value, digits, unit = "") =>
+  value == null || !Number.isFinite(value) ? "–" : value.toFixed(digits).replace("-", "−") + unit;
+
+// A length in the unit that suits it.
+export function length(metres) {
+  if (metres == null || !Number.isFinite(metres)) return ["–", ""];
+  const size = Math.abs(metres);
+  if (size >= 1) return [metres.toFixed(2), "m"];
+  return size >= 0.01 ? [(100 * metres).toFixed(1), "cm"] : [(1000 * metres).toFixed(1), "mm"];
+}
+
+export const inWords = (metres) => length(metres).join(" ").trim();
+
+export const clockTime = (ms) => new Date(ms).toLocaleTimeString("en-GB");
+
+export function quantile(values, share) {
+  if (!values.length) return NaN;
+  const sorted = [...values].sort((a, b) => a - b);
+  return sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))];
+}
+
+// A round step, 1, 2 or 5 times a power of ten, of which about `count` make the span.
+export function roundStep(span, count) {
+  const power = 10 ** Math.floor(Math.log10(span / count));
+  return power * ([1, 2, 5].find((factor) => span / (factor * power) <= count) ?? 10);
+}

@@ -1,12 +1,12 @@
 // Several targets: tracks with tails, velocity and 95 % ellipses on the map, and their list.
 
-import { drawCross, drawEllipse, partOf } from "./map.js";
-import { byId, element, fixed, keep, make, say } from "./dom.js";
+import { byId, element, fixed, keep, label, make, say, tint } from "./dom.js";
+import { drawCross, drawEllipse, partOf } from "./ellipse.js";
 
-const TAIL = 80;
+const TAIL = 100;
 // Seconds of the velocity that an arrow shows.
 const AHEAD_S = 1;
-const hue = (identity) => (identity * 137) % 360;
+const hue = (identity) => (identity * 137 + 200) % 360;
 
 // The covariance of the position: the first rows of an upper triangle over position and velocity.
 function positionPart(triangle) {
@@ -33,37 +33,40 @@ export class Tracks {
     }
   }
 
-  // Whether a fix is one of several targets.
-  static has(fix) {
-    return Boolean(fix.tracks || fix.truth?.targets);
+  // Whether a fix is one of several targets, which tracks show better than the first of them alone.
+  static several(fix) {
+    return (fix.tracks?.length ?? 0) + (fix.targets?.length ?? 0) > 2 || (fix.truth?.targets?.length ?? 1) !== 1;
   }
 
-  draw(up, fix, span) {
-    const size = span / 80;
-    for (const { position_m } of fix.truth?.targets ?? []) drawCross(up, position_m, size);
-    for (const { position_m: [x, y] } of fix.targets ?? []) element("circle", { class: "fix", cx: x, cy: y, r: size / 4 }, up);
+  // `px` is a pixel in metres.
+  draw(up, fix, px) {
+    for (const { position_m } of fix.truth?.targets ?? []) drawCross(up, position_m, 9 * px);
+    for (const { position_m: [x, y] } of fix.targets ?? []) element("circle", { class: "dot", cx: x, cy: y, r: 3 * px }, up);
     for (const track of fix.tracks ?? []) {
       const group = element("g", { class: track.coasting ? "track coasting" : "track" }, up);
-      group.style.setProperty("--hue", hue(track.identity));
+      tint(group, hue(track.identity));
       group.dataset.track = track.identity;
       const [x, y] = track.position_m, [vx, vy] = track.velocity_m_s;
       const way = (this.tails.get(track.identity) ?? []).map((p) => `${p[0]} ${p[1]}`).join("L");
       if (way.includes("L")) element("path", { class: "tail", d: `M${way}` }, group);
       drawEllipse(group, `track-${track.identity}`, "spread", [x, y], positionPart(track.covariance));
       element("path", { class: "velocity", d: `M${x} ${y}l${AHEAD_S * vx} ${AHEAD_S * vy}` }, group);
-      element("circle", { class: "head", cx: x, cy: y, r: size / 3 }, group);
+      element("circle", { class: "head", cx: x, cy: y, r: 5 * px }, group);
     }
   }
 
-  label(fix, label) {
-    for (const { identity, position_m } of fix.tracks ?? []) label(position_m, `${identity}`);
+  label(svg, fix, view) {
+    for (const { identity, position_m } of Tracks.several(fix) ? (fix.tracks ?? []) : []) {
+      const [x, y] = view.at(position_m);
+      label(svg, x + 12, y - 10, `${identity}`, "label");
+    }
   }
 }
 
 function row() {
   const made = make("tr"), name = make("th");
   name.scope = "row";
-  name.append(make("span", null, "key track-key"), make("span"));
+  name.append(make("span", null, "key own-key"), make("span"));
   made.append(name, ...Array.from({ length: 5 }, () => make("td")));
   return made;
 }
@@ -75,12 +78,12 @@ function notes({ coasting, merged_with, doubtful_identity }) {
 }
 
 export function showTracks(fix, figures) {
-  byId("tracks-card").hidden = !Tracks.has(fix);
+  byId("tracks-card").hidden = !fix.tracks;
   keep(byId("tracks"), fix.tracks ?? [], row, (made, track) => {
     made.dataset.track = track.identity;
-    made.style.setProperty("--hue", hue(track.identity));
+    tint(made, hue(track.identity));
     say(made.children[0].children[1], track.identity);
-    const speed = Math.hypot(...track.velocity_m_s), place = track.position_m.map((v) => v.toFixed(2)).join(", ");
+    const speed = Math.hypot(...track.velocity_m_s), place = track.position_m.map((v) => fixed(v, 2)).join(", ");
     const values = [place, fixed(speed, 2), fixed(100 * track.existence, 1), fixed(track.age_s, 1), notes(track)];
     values.forEach((value, i) => say(made.children[i + 1], value));
   });

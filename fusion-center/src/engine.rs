@@ -158,7 +158,9 @@ impl Engine {
             std::thread::sleep(delay);
             // What is known when solving begins: frames that wait profit from those before them.
             let prior = known.as_ref().and_then(|clocks| locked(clocks).prior(job.time_s));
-            (solve_or_fail(&solver, &job, prior.as_ref()), prior, job)
+            let solved = solve_or_fail(&solver, &job, prior.as_ref());
+            solver.show(job.frame, &job.kept, prior.as_ref());
+            (solved, prior, job)
         };
         Self {
             intake: Intake::new(count, deadline_ns),
@@ -176,8 +178,12 @@ impl Engine {
         }
     }
 
-    /// Works until `shutdown`, then drains.
-    pub async fn run(mut self, mut events: mpsc::Receiver<Event>, shutdown: CancellationToken) {
+    /// Works until `shutdown`, then drains. Returns the recorder: the last fixes are still on their way to it.
+    pub async fn run(
+        mut self,
+        mut events: mpsc::Receiver<Event>,
+        shutdown: CancellationToken,
+    ) -> Option<Recorder> {
         let mut open = true;
         while open || !self.pool.is_idle() {
             let deadline = self.intake.assembler.next_deadline_ns().map(instant_of);
@@ -220,9 +226,7 @@ impl Engine {
         }
         self.acknowledging.close();
         self.acknowledging.wait().await;
-        if let Some(recorder) = self.recorder {
-            recorder.finish();
-        }
+        self.recorder
     }
 
     fn take(&mut self, incoming: Incoming) {

@@ -15,8 +15,9 @@ use tokio::sync::watch;
 use crate::basis::Basis;
 use crate::fix::FixRecord;
 use crate::fix_log::LogQueue;
+use crate::history::FixHistory;
 use crate::judge::judge;
-use crate::publish::Unwritten;
+use crate::publish::{FixSink, Unwritten};
 use crate::statistics::Statistics;
 use crate::truth::TruthStore;
 
@@ -38,7 +39,9 @@ pub struct Journal {
     pub system: Arc<System>,
     pub truth: TruthStore,
     pub log: Option<LogQueue>,
+    pub sinks: Vec<FixSink>,
     pub statistics: Arc<Mutex<Statistics>>,
+    pub history: Arc<Mutex<FixHistory>>,
     /// The latest fix, sent again if its truth arrives after it.
     pub latest: Arc<watch::Sender<Option<Arc<FixRecord>>>>,
     /// Longest wait for a truth that may still arrive.
@@ -84,8 +87,9 @@ impl Journal {
             });
             record = judged;
         }
-        let frames = basis.frames.len();
-        self.statistics.lock().unwrap_or_else(PoisonError::into_inner).record(&record, frames);
+        self.statistics.lock().unwrap_or_else(PoisonError::into_inner).record(&record);
+        self.sinks.iter_mut().for_each(|sink| sink(&record));
+        self.history.lock().unwrap_or_else(PoisonError::into_inner).add(&record);
         if let Some(log) = &self.log {
             log.write(record, unwritten);
         }

@@ -18,6 +18,7 @@ use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
 use crate::fix::{FixRecord, ReportArrivals};
 use crate::fix_log::LogQueue;
+use crate::history::FixHistory;
 use crate::journal::{Journal, PublishedFix};
 use crate::judge::judge;
 use crate::solve::Solved;
@@ -33,6 +34,9 @@ const QUEUE: usize = 256;
 
 /// How long log and statistics wait for a truth that may still arrive. Acknowledgements wait with the log.
 const TRUTH_WAIT: Duration = Duration::from_millis(100);
+
+/// Takes every fix once it is published, with its truth where that was told in time, in the order of the log.
+pub type FixSink = Box<dyn FnMut(&FixRecord) + Send>;
 
 /// A solved frame to be published.
 #[derive(Debug)]
@@ -74,14 +78,15 @@ impl PublisherThread {
 }
 
 impl Publisher {
-    /// Starts the threads; `log` receives all fixes, and `tracks` follows their targets.
+    /// Starts the threads; `log` and `sinks` receive all fixes, and `tracks` follows their targets.
     pub fn start(
         system: Arc<System>,
         truth: TruthStore,
         tracks: Option<TrackFollower>,
         log: Option<(LogQueue, JoinHandle<()>)>,
+        sinks: Vec<FixSink>,
     ) -> anyhow::Result<(Self, PublisherThread)> {
-        Self::start_with_wait(system, truth, tracks, log, TRUTH_WAIT)
+        Self::start_with_wait(system, truth, tracks, log, sinks, TRUTH_WAIT)
     }
 
     /// Like [`Self::start`], with the journal's longest wait for a truth.
@@ -90,6 +95,7 @@ impl Publisher {
         truth: TruthStore,
         mut tracks: Option<TrackFollower>,
         log: Option<(LogQueue, JoinHandle<()>)>,
+        sinks: Vec<FixSink>,
         longest_wait: Duration,
     ) -> anyhow::Result<(Self, PublisherThread)> {
         let (log, log_thread) = log.unzip();
@@ -102,13 +108,16 @@ impl Publisher {
             watchers: watchers.downgrade(),
             tally: Arc::default(),
             statistics: Arc::default(),
+            history: Arc::default(),
             latest: Arc::downgrade(&latest),
         };
         let journal = Journal {
             system: system.clone(),
             truth: truth.clone(),
             log,
+            sinks,
             statistics: viewer.statistics.clone(),
+            history: viewer.history.clone(),
             latest: latest.clone(),
             longest_wait,
         };
@@ -169,6 +178,7 @@ pub struct Viewer {
     watchers: broadcast::WeakSender<Arc<FixRecord>>,
     tally: Arc<Mutex<Tally>>,
     statistics: Arc<Mutex<Statistics>>,
+    history: Arc<Mutex<FixHistory>>,
     latest: Weak<watch::Sender<Option<Arc<FixRecord>>>>,
 }
 
@@ -191,6 +201,11 @@ impl Viewer {
     /// Latency per stage of the fixes so far.
     pub fn latency_ms(&self) -> BTreeMap<&'static str, Quantiles> {
         self.statistics.lock().unwrap_or_else(PoisonError::into_inner).stages.quantiles()
+    }
+
+    /// Reads the history of the fixes.
+    pub fn history<T>(&self, read: impl FnOnce(&FixHistory) -> T) -> T {
+        read(&self.history.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The latest fix, from now on; none once the publisher has stopped.
@@ -243,7 +258,7 @@ mod tests {
             LogQueue::start(log, CancellationToken::new(), true).unwrap()
         });
         let (publisher, thread) =
-            Publisher::start_with_wait(system, truth.clone(), None, log, longest_wait).unwrap();
+            Publisher::start_with_wait(system, truth.clone(), None, log, Vec::new(), longest_wait).unwrap();
         let watcher = publisher.viewer().watch().unwrap();
         (publisher, thread, watcher)
     }

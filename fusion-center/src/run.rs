@@ -27,13 +27,15 @@ use tracing::field::display;
 use trust::options::{grpc_acceptor, http_acceptor};
 use trust::{Acceptor, Needs, Peer};
 
-use crate::dashboard::{Control, Dashboard, SiteView};
+use crate::dashboard::{Control, Dashboard};
 use crate::engine::Engine;
+use crate::fix::FixRecord;
 use crate::fix_log::{Existing, FixLog, LogQueue, is_stdout};
+use crate::fix_metrics::FixMetrics;
 use crate::low_priority;
 use crate::node_table::{Counts, NodeTable, NodeView};
 use crate::options::FusionOptions;
-use crate::publish::{Publisher, Viewer};
+use crate::publish::{FixSink, Publisher, Viewer};
 use crate::readiness;
 use crate::recording::Recorder;
 use crate::registry::Registry;
@@ -199,7 +201,12 @@ async fn serve(
     let recorder = record.transpose()?;
     let tracks = solver.tracks(&options.method)?;
     let log = log.map(|log| LogQueue::start(log, shutdown.clone(), false)).transpose()?;
-    let (publisher, publisher_thread) = Publisher::start(system.clone(), truth.clone(), tracks, log)?;
+    let mut observed = FixMetrics::new(&metrics);
+    let mut sinks: Vec<FixSink> = vec![Box::new(move |fix: &FixRecord| observed.observe(fix))];
+    if let Some(mut recorded) = recorder.as_ref().map(Recorder::fix_recorder) {
+        sinks.push(Box::new(move |fix: &FixRecord| recorded.fix(fix)));
+    }
+    let (publisher, publisher_thread) = Publisher::start(system.clone(), truth.clone(), tracks, log, sinks)?;
     let viewer = publisher.viewer();
     let instance = secret();
     let node_table = NodeTable::new(Registry::new(count, &site.sha256), count, &metrics);
@@ -220,6 +227,7 @@ async fn serve(
         watchers: Viewers::default(),
         shutdown: shutdown.clone(),
     };
+    let likelihoods = solver.likelihoods();
     let engine =
         Engine::new(solver, count, options.engine, node_table.clone(), publisher, recorder, requests);
     let engine = tokio::spawn(engine.run(incoming, shutdown.clone()));
@@ -230,9 +238,9 @@ async fn serve(
         ..Started::new(NAME)
     };
     let drained = CancellationToken::new();
-    let site_view = SiteView::new(&system, site.short_hash());
     let control = Control::new(options.control, identity.clone());
-    let dashboard = Dashboard::new(viewer.clone(), node_table.clone(), site_view, control);
+    let shown = (&*system, site.short_hash());
+    let dashboard = Dashboard::new(viewer.clone(), node_table.clone(), shown, control, likelihoods);
     let names = HostNames::new(&options.names.http_name);
     let acceptor = http_acceptor(identity.as_ref(), listeners.http.local_addr());
     let page = serve_page((listeners.http, acceptor), names, &metrics, &health, dashboard, &drained)?;
@@ -249,10 +257,15 @@ async fn serve(
     health.ready();
 
     let watched = tokio::spawn(readiness::watch(node_table.clone(), health.clone(), shutdown.clone()));
-    engine.await?;
+    let recorder = engine.await?;
     watched.abort();
     health.not_ready("shutting down");
-    tokio::task::spawn_blocking(|| publisher_thread.finish()).await??;
+    let finish = || {
+        let published = publisher_thread.finish();
+        recorder.into_iter().for_each(Recorder::finish);
+        published
+    };
+    tokio::task::spawn_blocking(finish).await??;
     let incomplete_files = health.degradations.losses();
     let summary = FusionSummary { incomplete_files, ..FusionSummary::new(&viewer, &node_table) };
     drained.cancel();

@@ -26,7 +26,7 @@ use crate::engine::{Event, Incoming};
 use crate::ledger::Fates;
 use crate::node_table::NodeTable;
 use crate::publish::Viewer;
-use crate::recording::{TruthEntry, TruthRecorder};
+use crate::recording::TruthRecorder;
 use crate::registry::{Application, RegistrationError, StreamError};
 use crate::reply::{AcknowledgementSender, SharedRequests};
 use crate::told::TrueFrame;
@@ -174,13 +174,12 @@ impl Fusion for FusionService {
             let Some(record) = next else { break };
             let (frame, told) =
                 TrueFrame::from_wire(record, self.system.irs_count()).map_err(Status::invalid_argument)?;
-            let entry = self.recording.is_some().then(|| TruthEntry::new(frame, &told));
-            if let Err(refusal) = source.tell(frame, told) {
+            if let Err(refusal) = source.tell(frame, told.clone()) {
                 tracing::debug!(run = frame.run, frame = frame.frame, %refusal, "truth refused");
                 continue;
             }
-            if let (Some(recorder), Some(entry)) = (&self.recording, entry) {
-                recorder.truth(entry, unix_time_ns());
+            if let Some(recorder) = &self.recording {
+                recorder.truth(frame, &told, unix_time_ns());
             }
             taken += 1;
         }

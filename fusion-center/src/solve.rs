@@ -16,6 +16,7 @@ use tracking::TrackingError;
 
 use crate::basis::{Basis, FrameBasis};
 use crate::fix::{FixRecord, Source};
+use crate::likelihood::{LatestFrame, Likelihoods, SeenFrame};
 use crate::method::MethodSettings;
 use crate::tracks::{Followable, TrackFollower};
 
@@ -23,18 +24,30 @@ use crate::tracks::{Followable, TrackFollower};
 pub struct Solver {
     estimator: Arc<dyn Estimator>,
     batches: Option<Arc<Fuser>>,
+    /// The latest frame that was solved, for display.
+    latest: LatestFrame,
 }
 
 impl Solver {
     /// The fuser of a site.
     pub fn new(site: &System, method: &MethodSettings) -> Result<Self, FuserError> {
         let fuser = Arc::new(Fuser::new(site.clone(), method.fusion())?);
-        Ok(Self { estimator: fuser.clone(), batches: Some(fuser) })
+        Ok(Self { estimator: fuser.clone(), batches: Some(fuser), latest: LatestFrame::default() })
     }
 
     /// Another estimator, which solves single frames only.
     pub fn with_estimator(estimator: Box<dyn Estimator>) -> Self {
-        Self { estimator: estimator.into(), batches: None }
+        Self { estimator: estimator.into(), batches: None, latest: LatestFrame::default() }
+    }
+
+    /// Shows the likelihood of the latest frame.
+    pub fn likelihoods(&self) -> Likelihoods {
+        Likelihoods::new(self.batches.clone(), self.latest.clone())
+    }
+
+    /// Keeps a solved frame for display.
+    pub fn show(&self, frame: FrameId, kept: &Arc<Kept>, clocks: Option<&ClockPrior>) {
+        self.latest.put(SeenFrame { frame, kept: kept.clone(), clocks: clocks.cloned() });
     }
 
     /// The fuser, if several targets are looked for.
@@ -162,6 +175,7 @@ pub fn solve(
                 let mut solved = Solved::new((frame, kept), None, &outcome, source, times);
                 let before = earlier.iter().map(|(number, kept)| FrameBasis::new(*number, &kept.blocks));
                 solved.basis.frames.splice(0..0, before);
+                solved.record.frames = solved.basis.frames.len();
                 solved.basis.combination = fuser.settings().batch.combination;
                 return solved;
             }

@@ -59,12 +59,28 @@ impl Layers {
             let refuse = |reason| self.refuse(format!("{PREFIX}{key}: {reason}"));
             set(&mut table, &path, parsed(&value)).map_err(refuse)?;
         }
+        self.overridden(table)
+    }
+
+    /// A table with the `key=value` pairs applied.
+    pub(crate) fn overridden(&self, mut table: Table) -> Result<Table, SettingsError> {
         for pair in &self.overrides {
             let parts = pair.split_once('=').and_then(|(key, value)| Some((steps(key.trim())?, value)));
             let (path, value) = parts.ok_or_else(|| SettingsError::Override(shown(pair)))?;
             let refuse = |reason: String| self.refuse(format!("{}: {reason}", shown(pair)));
             set(&mut table, &path, parsed(value.trim())).map_err(refuse)?;
         }
+        Ok(table)
+    }
+
+    /// The defaults of `T` with a text of TOML applied.
+    pub(crate) fn resolve_text<T: Serialize + Default>(&self, text: &str) -> Result<Table, SettingsError> {
+        if text.len() as u64 > MOST_SETTINGS_BYTES {
+            return Err(self.refuse(format!("more than {MOST_SETTINGS_BYTES} bytes")));
+        }
+        let mut table = Table::try_from(T::default()).map_err(|error| self.refuse(error))?;
+        let over = toml::from_str(text).map_err(|error| self.refuse(format!("no valid TOML: {error}")))?;
+        merge(&mut table, over);
         Ok(table)
     }
 

@@ -7,8 +7,10 @@
 
 pub mod check;
 mod layers;
+mod measured;
 pub mod options;
 mod scenario;
+mod site_file;
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -16,7 +18,8 @@ use std::path::{Path, PathBuf};
 
 pub use layers::Layers;
 pub use options::{EndpointOptions, HostNameOptions, Layered, Options, OrNone};
-pub use scenario::{ScenarioChoice, load_scenario, load_site_of_file};
+pub use scenario::{ScenarioChoice, changed_scenario, load_scenario, load_site_of_file, scenario_of_text};
+pub use site_file::site_toml;
 
 /// Why settings cannot be used. An I/O error is the source only if a file is at fault.
 #[derive(Debug, thiserror::Error)]

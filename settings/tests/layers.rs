@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::io::Write;
 
-use hyloc_settings::{Layers, ScenarioChoice, load_scenario};
+use hyloc_settings::{
+    Layers, ScenarioChoice, SettingsError, changed_scenario, load_scenario, scenario_of_text,
+};
 use model::scenario::{Motion, PathAngles, Phases};
 use model::{EchoSource, Scenario};
 use proptest::prelude::*;
@@ -285,4 +287,24 @@ fn the_former_key_of_the_clocks_names_its_successors() {
         }
     }
     assert!(refusal("[imperfections]\nclock_offset = 1.0", &[], &[]).contains("unknown field"));
+}
+
+#[test]
+fn a_text_is_read_and_a_scenario_changed_without_the_environment() {
+    let scenario = scenario_of_text("seed = 7\n[target]\nmotion = 'circle'\n").unwrap();
+    assert_eq!((scenario.seed, scenario.irs.len()), (7, 3));
+    let pairs = |pairs: &[&str]| pairs.iter().map(|pair| (*pair).to_owned()).collect::<Vec<_>>();
+    let changed =
+        changed_scenario(&scenario, pairs(&["base_station.power_dbm=40", "irs[0].position_m=[1, 60]"]))
+            .unwrap();
+    assert_eq!((changed.seed, changed.base_station.power_dbm), (7, 40.0));
+    assert_eq!((changed.irs[0].position_m, &changed.targets), ([1.0, 60.0, 0.0], &scenario.targets));
+    let refused = |error: SettingsError| error.to_string();
+    let unknown = changed_scenario(&scenario, pairs(&["nonsense=1"])).map_err(refused).unwrap_err();
+    assert!(unknown.starts_with("settings: unknown field `nonsense`"), "{unknown}");
+    let old = scenario_of_text("[imperfections]\nclock_offset_s = 1e-9").map_err(refused).unwrap_err();
+    assert!(old.contains("is now clocks.offset_ns"), "{old}");
+    assert!(scenario_of_text("seed =").map_err(refused).unwrap_err().contains("no valid TOML"));
+    let long = format!("# {}", "x".repeat(1 << 20));
+    assert!(scenario_of_text(&long).map_err(refused).unwrap_err().contains("more than 1048576 bytes"));
 }

@@ -5,6 +5,7 @@
 //! stream that no estimator reads.
 
 mod control;
+mod files;
 mod metrics;
 pub mod options;
 mod pace;
@@ -33,11 +34,12 @@ use trust::options::http_acceptor;
 use trust::{Identity, Role};
 
 use control::Course;
+pub use files::{EchoFilesSummary, write_files};
 use metrics::SimulatorMetrics;
 pub use options::{ROLE, SimulatorOptions};
 use pace::{DueFrame, Schedule};
 use truth::TruthFeed;
-pub use truth::TruthSummary;
+pub use truth::{TruthSummary, record as truth_record};
 use watchdog::Sending;
 
 /// Threads for sockets and timers; echoes are generated on others.
@@ -66,7 +68,7 @@ pub struct SimulatorListeners {
     /// Where nodes subscribe over ZeroMQ; none if frames are pushed by gRPC.
     pub echo: Option<TcpListener>,
     pub endpoints: Endpoints,
-    /// Where the motion of the targets is changed.
+    /// Where targets, power and clocks are changed.
     pub control: Option<tokio::net::TcpListener>,
 }
 
@@ -91,13 +93,16 @@ impl SimulatorListeners {
     }
 }
 
-/// Checks the settings, binds the ports and works until all frames are sent, SIGTERM or SIGINT.
+/// Checks the settings, binds the ports and works until all frames are sent, SIGTERM or SIGINT; or writes them to files.
 pub fn main(arguments: &Layered<SimulatorOptions>) -> ExitCode {
     let options = &arguments.options;
     let scenario = match process::prepare(ROLE, arguments.printed(), || options.load()) {
         Ok(scenario) => scenario,
         Err(code) => return code,
     };
+    if options.echoes_out.is_some() {
+        return process::run(ROLE, THREADS, async |shutdown| write_files(options, scenario, shutdown).await);
+    }
     process::run(ROLE, THREADS, async |shutdown| {
         let listeners = SimulatorListeners::bind(options).await?;
         listeners.announce()?;
@@ -130,10 +135,7 @@ pub async fn run(
     });
     let nodes = scenario.irs.len();
     let run = run_identity();
-    let mut timed = scenario.clone();
-    // Clocks drift from one frame to the next.
-    timed.clocks.frame_interval_s = 1.0 / options.rate_hz;
-    let source = build(timed).await?;
+    let source = build(timed(scenario.clone(), options.rate_hz)).await?;
     let hash = SharedSite::new(source.system().clone())?.sha256;
     let (sensors, subcarriers) = (source.system().sensors(), source.system().subcarriers);
     let publication = Publication { run, nodes, site_sha256: hash, sensors, subcarriers };
@@ -256,7 +258,7 @@ impl Transmission {
         let schedule = Schedule::starting_now(options.rate_hz);
         tracing::info!(run, frames = count, rate_hz = options.rate_hz, "sending");
         let pace = tokio::task::spawn_blocking(move || {
-            pace::release(&source, &course, run, count, schedule, &due, &stop);
+            pace::release(source, &course, run, count, schedule, &due, &stop);
         });
         while let Some(frame) = frames.recv().await {
             self.send(frame);
@@ -298,6 +300,12 @@ impl Transmission {
         }
         self.count();
     }
+}
+
+/// The scenario at a rate of frames: clocks drift from one frame to the next.
+fn timed(mut scenario: Scenario, rate_hz: f64) -> Scenario {
+    scenario.clocks.frame_interval_s = 1.0 / rate_hz;
+    scenario
 }
 
 /// Builds the echo source off the async threads.

@@ -1,17 +1,24 @@
 //! The options of the simulator.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 use model::Scenario;
 use proto::echo::EchoFrame;
-use settings::check::{address, address_or_none, host_and_port, host_and_port_or_none, seconds, within};
+use proto::echo::file::EchoFileFormat;
+use settings::check::{
+    address, address_or_none, host_and_port, host_and_port_or_none, named, seconds, within,
+};
 use settings::{EndpointOptions, OrNone, ScenarioChoice, SettingsError};
 use trust::{Identity, Listen, Role, TlsOptions};
 
 /// The name of this process in logs, announcements and variables.
 pub const ROLE: &str = "simulator";
+
+/// Most frames of files: those of a node are read back with one number per frame.
+const MOST_FILE_FRAMES: u64 = 1 << 21;
 
 #[derive(Debug, Clone, PartialEq, Args)]
 pub struct SimulatorOptions {
@@ -30,6 +37,13 @@ pub struct SimulatorOptions {
     /// them and ZeroMQ is not used.
     #[arg(long, value_name = "ADDRESS", value_parser = host_and_port)]
     pub push: Vec<String>,
+    /// Write the echo frames of every node to a file in this directory, and the truth to truth.jsonl, instead of sending them. Needs
+    /// `frames`; neither nodes nor a fusion center are needed.
+    #[arg(long, value_name = "DIR")]
+    pub echoes_out: Option<PathBuf>,
+    /// Format of these files: sigmf or npz.
+    #[arg(long, value_name = "FORMAT", default_value = "sigmf", value_parser = named::<EchoFileFormat>("sigmf or npz"))]
+    pub echoes_format: EchoFileFormat,
     /// Host and port of the fusion center that receives the truth, or `none`.
     #[arg(long, value_name = "ADDRESS", default_value = "none", value_parser = host_and_port_or_none)]
     pub fusion: OrNone<String>,
@@ -43,10 +57,10 @@ pub struct SimulatorOptions {
     pub settle_timeout: Duration,
     #[command(flatten)]
     pub endpoints: EndpointOptions,
-    /// Allow the target's motion to be changed while the simulator runs.
+    /// Allow targets, power and clocks to be changed while the simulator runs.
     #[arg(long)]
     pub allow_control: bool,
-    /// Where the motion is changed, if that is allowed: on loopback by every process, elsewhere by an operator.
+    /// Where these are changed, if that is allowed: on loopback by every process, elsewhere by an operator.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7501", value_parser = address_or_none)]
     pub control_listen: OrNone<SocketAddr>,
     #[command(flatten)]
@@ -62,6 +76,10 @@ impl SimulatorOptions {
     pub fn load(&self) -> Result<Scenario, SettingsError> {
         self.tls.check(&self.listens())?;
         self.identity()?;
+        if self.echoes_out.is_some() && !(1..=MOST_FILE_FRAMES).contains(&self.frames) {
+            let reason = format!("frames = {}: echoes_out needs 1 to {MOST_FILE_FRAMES} frames", self.frames);
+            return Err(SettingsError::Options(reason));
+        }
         let scenario = self.scenario.load()?;
         let (sensors, subcarriers) = (scenario.surface.sensors.count(), scenario.signal.subcarriers);
         if EchoFrame::fits(sensors, subcarriers) {

@@ -6,15 +6,16 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use model::{EchoSource, Movement};
+use model::{EchoSource, TrueTarget};
 use proto::clock::unix_time_ns;
 use proto::convert::FrameId;
 use proto::echo::EchoFrame;
+use proto::echo::file::stamp_ns;
 use proto::v1::TruthRecord;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::control::Course;
+use crate::control::{Course, Situation};
 use crate::truth;
 
 /// Longest sleep between two checks of the stop signal.
@@ -47,8 +48,7 @@ impl Schedule {
     }
 
     fn offset(&self, frame: u64) -> Duration {
-        // A multiple of a rounded period would drift.
-        Duration::from_secs_f64(frame as f64 / self.rate_hz)
+        Duration::from_nanos(stamp_ns(0, frame, self.rate_hz))
     }
 
     fn due(&self, frame: u64) -> Instant {
@@ -56,13 +56,13 @@ impl Schedule {
     }
 
     fn due_ns(&self, frame: u64) -> u64 {
-        self.start_ns.saturating_add(u64::try_from(self.offset(frame).as_nanos()).unwrap_or(u64::MAX))
+        stamp_ns(self.start_ns, frame, self.rate_hz)
     }
 }
 
 /// Generates and releases frames until there are `frames`, the receiver is dropped, or `stop`. Blocks its thread.
 pub(crate) fn release(
-    source: &Arc<EchoSource>,
+    mut source: Arc<EchoSource>,
     course: &Course,
     run: u64,
     frames: Option<u64>,
@@ -70,12 +70,15 @@ pub(crate) fn release(
     out: &mpsc::Sender<DueFrame>,
     stop: &CancellationToken,
 ) {
-    let mut movements = course.movements();
+    let mut situation = course.situation();
     for frame in 0..frames.unwrap_or(u64::MAX) {
         if course.turns_at(frame) {
-            movements = course.movements();
+            situation = course.situation();
+            for step in course.take_steps(frame) {
+                Arc::make_mut(&mut source).step_clock(step);
+            }
         }
-        let mut due = make(source, FrameId { run, frame }, &movements, schedule);
+        let mut due = make(&source, FrameId { run, frame }, &situation, schedule);
         if !sleep_until(schedule.due(frame), stop) {
             return;
         }
@@ -86,15 +89,24 @@ pub(crate) fn release(
     }
 }
 
-fn make(source: &EchoSource, id: FrameId, movements: &[Movement], schedule: Schedule) -> DueFrame {
-    let due_ns = schedule.due_ns(id.frame);
-    let targets = source.targets_on(movements, id.frame);
-    let echo = |l: usize| EchoFrame::new(id, l as u32, due_ns, &source.frame_of(l, id.frame, &targets));
+fn make(source: &EchoSource, id: FrameId, situation: &Situation, schedule: Schedule) -> DueFrame {
+    let targets = situation.targets(source, id.frame);
     DueFrame {
-        truth: truth::record(source, id, &targets, movements.len() == 1),
-        echoes: (0..source.system().irs_count()).map(echo).collect(),
+        truth: truth::record(source, id, &targets, situation.movements.len() == 1),
+        echoes: echoes(source, id, &targets, schedule.due_ns(id.frame)),
         late: Duration::ZERO,
     }
+}
+
+/// The echoes of a frame by node.
+pub(crate) fn echoes(
+    source: &EchoSource,
+    id: FrameId,
+    targets: &[TrueTarget],
+    due_ns: u64,
+) -> Vec<EchoFrame> {
+    let echo = |l: usize| EchoFrame::new(id, l as u32, due_ns, &source.frame_of(l, id.frame, targets));
+    (0..source.system().irs_count()).map(echo).collect()
 }
 
 /// Returns false if stopped before `due`.

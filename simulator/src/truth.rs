@@ -53,7 +53,7 @@ struct TruthBuffer {
 
 /// The truth of a frame: the targets that are there, and the offsets of the clocks where these are not trusted. `one` says that
 /// the scenario has one target, which is then told without a list.
-pub(crate) fn record(source: &EchoSource, id: FrameId, targets: &[TrueTarget], one: bool) -> v1::TruthRecord {
+pub fn record(source: &EchoSource, id: FrameId, targets: &[TrueTarget], one: bool) -> v1::TruthRecord {
     let unknown = source.system().clock_prior_s > 0.0;
     let nodes = (0..source.system().irs_count()).filter(|_| unknown);
     let common = v1::TruthRecord {

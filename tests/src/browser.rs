@@ -2,19 +2,36 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::process::{PATIENCE, eventually, free_address};
+use crate::process::{PATIENCE, eventually, free_address, skipped};
 
 /// Whether a browser and its driver are installed.
 pub fn available() -> bool {
     let runs =
         |name: &str| Command::new(name).arg("--version").output().is_ok_and(|out| out.status.success());
     runs("chromedriver") && runs("chromium")
+}
+
+/// Whether there is no browser; in this case the test is reported as skipped.
+pub fn skip_without_browser(test: &str) -> bool {
+    let missing = !available();
+    if missing {
+        skipped(test, "it needs chromium and chromedriver");
+    }
+    missing
+}
+
+/// Path of a screenshot, next to the test executables.
+pub fn artefact(name: &str) -> PathBuf {
+    let executable = std::env::current_exe().expect("a path");
+    let directory = executable.ancestors().nth(2).expect("a target directory").join("screenshots");
+    std::fs::create_dir_all(&directory).expect("a directory");
+    directory.join(name)
 }
 
 /// One browser window. It is closed when it is dropped.
@@ -53,6 +70,18 @@ impl Browser {
         self.develop("Emulation.setDeviceMetricsOverride", &size);
     }
 
+    /// Emulates a screen of this size.
+    pub fn become_screen(&self, width: u32, height: u32) {
+        let size = json!({"width": width, "height": height, "deviceScaleFactor": 1, "mobile": false});
+        self.develop("Emulation.setDeviceMetricsOverride", &size);
+    }
+
+    /// Files that pages offer are written to this directory.
+    pub fn download_to(&self, directory: &Path) {
+        let path = directory.to_str().expect("a path");
+        self.develop("Browser.setDownloadBehavior", &json!({"behavior": "allow", "downloadPath": path}));
+    }
+
     /// Sets the preferred colour scheme, `dark` or `light`.
     pub fn prefer(&self, scheme: &str) {
         let feature = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
@@ -69,6 +98,31 @@ impl Browser {
         self.act(&json!({"type": "key", "id": "keyboard", "actions": strokes}));
     }
 
+    /// Moves the mouse to the middle of an element.
+    pub fn point_at(&self, selector: &str) {
+        let [x, y] = self.middle(selector);
+        self.act(
+            &json!({"type": "pointer", "id": "mouse", "actions": [{"type": "pointerMove", "x": x, "y": y}]}),
+        );
+    }
+
+    /// Moves the mouse to a place in the window.
+    pub fn point_to(&self, x: i32, y: i32) {
+        self.act(
+            &json!({"type": "pointer", "id": "mouse", "actions": [{"type": "pointerMove", "x": x, "y": y}]}),
+        );
+    }
+
+    /// Clicks an element as a user does.
+    pub fn click(&self, selector: &str) {
+        let [x, y] = self.middle(selector);
+        self.act(&json!({"type": "pointer", "id": "mouse", "actions": [
+            {"type": "pointerMove", "x": x, "y": y},
+            {"type": "pointerDown", "button": 0},
+            {"type": "pointerUp", "button": 0},
+        ]}));
+    }
+
     /// Drags with the mouse from the middle of an element, by that many pixels.
     pub fn drag(&self, selector: &str, right: i32, down: i32) {
         let [x, y] = self.middle(selector);
@@ -83,6 +137,11 @@ impl Browser {
     /// Turns the mouse wheel over the middle of an element.
     pub fn wheel(&self, selector: &str, down: i32) {
         let [x, y] = self.middle(selector);
+        self.wheel_at(x, y, down);
+    }
+
+    /// Turns the mouse wheel over a place in the window.
+    pub fn wheel_at(&self, x: i32, y: i32, down: i32) {
         let turn = json!([{"type": "scroll", "x": x, "y": y, "deltaX": 0, "deltaY": down}]);
         self.act(&json!({"type": "wheel", "id": "wheel", "actions": turn}));
     }
@@ -93,8 +152,8 @@ impl Browser {
 
     fn middle(&self, selector: &str) -> [i32; 2] {
         let script = format!(
-            "const b = document.querySelector('{selector}').getBoundingClientRect(); \
-             return [b.left + b.width / 2, b.top + b.height / 2]"
+            "const e = document.querySelector('{selector}'); e.scrollIntoView({{block: 'nearest'}}); \
+             const b = e.getBoundingClientRect(); return [b.left + b.width / 2, b.top + b.height / 2]"
         );
         let found = self.run(&script);
         [0, 1].map(|axis| found[axis].as_f64().expect("a place") as i32)
@@ -107,6 +166,11 @@ impl Browser {
     /// Runs a script and returns its result.
     pub fn run(&self, script: &str) -> Value {
         self.command("POST", "execute/sync", Some(&json!({"script": script, "args": []})))
+    }
+
+    /// Runs a script that calls its last argument with the result.
+    pub fn run_async(&self, script: &str) -> Value {
+        self.command("POST", "execute/async", Some(&json!({"script": script, "args": []})))
     }
 
     /// Runs a script until it returns true; returns the elapsed time.

@@ -1,18 +1,9 @@
 //! The page in a real browser with a running pipeline. Skipped, and reported, if there is no Chromium.
 #![allow(clippy::print_stdout)]
 
-use std::path::PathBuf;
-
-use hyloc_tests::browser::{Browser, available};
+use hyloc_tests::browser::{Browser, artefact, skip_without_browser};
 use hyloc_tests::pipeline::*;
 use hyloc_tests::process::*;
-
-/// Path of a screenshot, next to the test executables.
-fn artefact(name: &str) -> PathBuf {
-    let directory = std::env::current_exe().unwrap().ancestors().nth(2).unwrap().join("screenshots");
-    std::fs::create_dir_all(&directory).unwrap();
-    directory.join(name)
-}
 
 /// A scenario with a slowly moving target.
 fn circle(site: &Site) -> String {
@@ -24,12 +15,23 @@ fn circle(site: &Site) -> String {
 
 /// Whether there is no browser; in this case the test is reported as skipped.
 fn skip(name: &str) -> bool {
-    let missing = !available();
-    if missing {
-        skipped(&format!("dashboard::{name}"), "it needs chromium and chromedriver");
-    }
-    missing
+    skip_without_browser(&format!("dashboard::{name}"))
 }
+
+/// The text of an item of the headline: `error`, `bound`, `gap`, `availability` or `rate`.
+fn headline(browser: &Browser, item: &str) -> String {
+    let text = format!("return document.querySelector('[data-item={item}] .value')?.textContent ?? ''");
+    browser.run(&text).as_str().unwrap().to_owned()
+}
+
+/// The view of the map: x and y of its middle, pixels per metre.
+fn view(browser: &Browser) -> [f64; 3] {
+    let text = browser.run("return document.getElementById('map').dataset.view");
+    let numbers: Vec<f64> = text.as_str().unwrap().split(' ').map(|n| n.parse().unwrap()).collect();
+    numbers.try_into().unwrap()
+}
+
+const MODE: &str = "return document.getElementById('map').dataset.mode";
 
 #[test]
 fn the_page_shows_a_live_pipeline_and_says_when_it_is_not() {
@@ -45,24 +47,28 @@ fn the_page_shows_a_live_pipeline_and_says_when_it_is_not() {
     let mut nodes = vec![site.node(0, &[]), site.node_as(hostile, 1, &[]), site.node(2, &[])];
     let simulator = site.simulator(&["--frames", "0", "--rate", "20", "--scenario", &circle]);
     site.until_more_fixes(20);
-    let browser = Browser::open(1280, 900);
+    let browser = Browser::open(1400, 900);
     browser.go(&format!("http://{}/", site.http));
     browser.until("return document.getElementById('state').dataset.state === 'live'");
+    browser.until("return document.getElementById('headline').dataset.state === 'nominal'");
+    browser.until("return document.getElementById('verdict').textContent === 'nominal'");
     browser.until("return document.querySelector('#fix')?.rx.baseVal.value > 0");
     browser.until("return document.querySelector('#bound')?.rx.baseVal.value > 0");
     let frame =
         browser.run("return Number(document.getElementById('headline').dataset.frame)").as_u64().unwrap();
     browser.until(&format!("return Number(document.getElementById('headline').dataset.frame) > {frame}"));
-    browser.until("return document.querySelectorAll('#latency path.s4').length === 1");
-    browser.until("return document.querySelectorAll('#error .line').length === 2");
+    browser.until("return document.querySelectorAll('#latency [data-stage]').length === 7");
+    for plot in ["error", "cdf"] {
+        browser.until(&format!("return document.querySelectorAll('#{plot} .line').length === 2"));
+    }
+    browser.until("return document.querySelectorAll('#nees .point').length > 0");
     browser.until("return document.querySelectorAll('#paths [data-state=present]').length === 9");
     browser.until("return document.getElementById('health').textContent.includes('sourcesimulated')");
-    assert_eq!(browser.run("return document.getElementById('side').checkVisibility()"), false);
-    assert_eq!(
-        browser.run("return document.getElementById('clocks-card').checkVisibility()"),
-        false,
-        "trusted clocks"
-    );
+    the_headline_is_that_of_the_summary(&browser, &site);
+    for hidden in ["side", "clocks-card", "tracks-card", "controls"] {
+        let shown = browser.run(&format!("return document.getElementById('{hidden}').checkVisibility()"));
+        assert_eq!(shown, false, "{hidden}");
+    }
     browser.screenshot(&artefact("dashboard-k3.png"));
     browser.prefer("dark");
     browser.screenshot(&artefact("dashboard-k3-dark.png"));
@@ -74,12 +80,9 @@ fn the_page_shows_a_live_pipeline_and_says_when_it_is_not() {
         browser.run("return [document.images.length, document.title]"),
         serde_json::json!([0, "hyloc"])
     );
-    assert_eq!(
-        browser.run("return document.getElementById('controls').hidden"),
-        true,
-        "nothing may be changed"
-    );
+    the_map_follows_and_zooms(&browser);
     all_controls_work(&browser, &site);
+    the_likelihood_is_there_on_request(&browser);
 
     nodes.pop().unwrap().kill();
     let row = browser
@@ -88,16 +91,125 @@ fn the_page_shows_a_live_pipeline_and_says_when_it_is_not() {
         "return ['2,0', '2,1', '2,2'].every(p => document.querySelector(`[data-path=\"${p}\"]`).dataset.state === 'missing')",
     );
     println!("a killed node shows after {row:?}, its paths {paths:?} later");
+    browser.until("return document.getElementById('headline').dataset.state === 'degraded'");
+    browser.until("return document.getElementById('why').textContent.includes('node 2 did not report')");
+    browser.until("return document.querySelector('#map [data-station=\"IRS 2 gone\"]') !== null");
+    for event in ["node 2 (node-2) is gone", "degraded: "] {
+        browser.until(&format!("return document.getElementById('events').textContent.includes('{event}')"));
+    }
 
     simulator.kill();
     let stale =
         browser.until("return document.getElementById('state').textContent.startsWith('no data since')");
     println!("no data shows after {stale:?}");
+    browser.until("return document.getElementById('headline').dataset.state === 'none'");
+    browser.until("return document.getElementById('verdict').textContent === 'no data'");
+    // Nothing comes any more: what a reloaded page shows is the history of the fusion center.
     browser.go(&format!("http://{}/", site.http));
     browser.until("return document.getElementById('state').textContent.startsWith('no data since')");
+    browser.until(
+        "return document.querySelector('#error .line-error')?.getAttribute('d').split('L').length > 20",
+    );
+    browser.until("return document.querySelectorAll('#cdf .line').length === 2");
+    browser.until("return document.getElementById('events').textContent.includes('no data')");
     assert_eq!(browser.console_errors(), Vec::<String>::new());
     nodes.into_iter().for_each(|node| drop(node.stop()));
     fusion.stop();
+}
+
+/// Error, bound and gap are those that the API states, of the same fixes.
+fn the_headline_is_that_of_the_summary(browser: &Browser, site: &Site) {
+    let in_words = |metres: f64| match metres {
+        1.0.. => format!("{metres:.2}m"),
+        0.01.. => format!("{:.1}cm", 100.0 * metres),
+        _ => format!("{:.1}mm", 1000.0 * metres),
+    };
+    eventually("a headline with the numbers of the summary", || {
+        let summary = site.summary()?;
+        let (error, bound) = (summary["rms_error_m"].as_f64()?, summary["bound_rms_m"].as_f64()?);
+        let gap = summary["gap_db"].as_f64()?;
+        let shown = ["error", "bound", "gap"].map(|item| headline(browser, item));
+        let signed = format!("{}{:.2}dB", if gap > 0.0 { "+" } else { "" }, gap).replace('-', "−");
+        (shown == [in_words(error), in_words(bound), signed]).then_some(())
+    });
+    let interval = browser.run("return document.querySelector('[data-item=gap] .note').textContent");
+    assert!(interval.as_str().unwrap().starts_with("95 %: "), "{interval}");
+    eventually("the availability of the summary", || {
+        let summary = site.summary()?;
+        let [fixes, shed, minority, without] =
+            ["fixes", "frames_shed", "frames_minority", "without_fix"].map(|key| count(&summary, key) as f64);
+        let percent = 100.0 * fixes / (fixes + shed + minority + without);
+        let shown = headline(browser, "availability");
+        let digits = shown.trim_end_matches('%').split_once('.')?.1.len();
+        (shown == format!("{percent:.digits$}%")).then_some(())
+    });
+    browser.until(
+        "return document.querySelector('[data-item=rate] .value').textContent.match(/^[0-9.]+$/) !== null",
+    );
+}
+
+/// The targets are in view, at any scale; what is outside is an arrow. A zoom leaves the place under the pointer where it is.
+fn the_map_follows_and_zooms(browser: &Browser) {
+    let arrows = "return document.querySelectorAll('#map .irs[data-arrow]').length";
+    assert_eq!((browser.run(MODE), browser.run(arrows)), ("targets".into(), 3.into()));
+    browser.click("#view-site");
+    assert_eq!((browser.run(MODE), browser.run(arrows)), ("site".into(), 0.into()));
+    browser.click("#view-targets");
+    let whole = view(browser);
+    // At the fix: the map follows it while it moves on.
+    for _ in 0..9 {
+        browser.wheel("#fix", -120);
+    }
+    assert_eq!(browser.run(MODE), "targets");
+    let near = view(browser);
+    assert!(near[2] > 3.0 * whole[2], "{near:?} after {whole:?}");
+    eventually("a map that moved with its target", || (view(browser)[..2] != near[..2]).then_some(()));
+    browser.until(
+        "const m = document.getElementById('map').getBoundingClientRect(), f = document.getElementById('fix').getBoundingClientRect(); \
+         return f.left > m.left && f.right < m.right && f.top > m.top && f.bottom < m.bottom",
+    );
+    browser.click("#view-targets");
+    assert_eq!(view(browser)[2], whole[2]);
+    // Beside the target, where the map does not move by itself once the target is out of sight.
+    browser.click("#pause");
+    let place = || -> Vec<f64> {
+        let text = browser.run("return document.getElementById('hover').textContent");
+        let text = text.as_str().unwrap().split_once(") m").unwrap().0.trim_start_matches('(').to_owned();
+        text.split(", ").map(|n| n.parse().unwrap()).collect()
+    };
+    browser.point_to(200, 480);
+    let before = place();
+    browser.wheel_at(200, 480, -120);
+    browser.point_to(201, 480);
+    browser.point_to(200, 480);
+    let (after, scale) = (place(), view(browser)[2]);
+    assert!(scale > 1.2 * whole[2], "{scale}");
+    for axis in 0..2 {
+        assert!((after[axis] - before[axis]).abs() < 0.02, "{after:?} after {before:?}");
+    }
+    browser.click("#pause");
+    browser.click("#view-targets");
+}
+
+/// The surface is asked for while it is shown, and for newer frames.
+fn the_likelihood_is_there_on_request(browser: &Browser) {
+    let frame = "return Number(document.getElementById('surface').dataset.frame ?? -1)";
+    assert_eq!(browser.run(frame), -1);
+    browser.click("#likelihood");
+    browser.until(&format!("{} >= 0", frame));
+    let first = browser.run(frame);
+    browser.until(&format!("{frame} > {first}"));
+    let painted = "const c = document.getElementById('surface'); \
+                   return c.getContext('2d').getImageData(0, 0, c.width, c.height).data.some(v => v > 100)";
+    browser.until(painted);
+    browser.screenshot(&artefact("dashboard-likelihood.png"));
+    browser.click("#likelihood");
+    assert_eq!(browser.run(frame), -1);
+    // Pointing at a path shows its delay.
+    browser.point_at("[data-path=\"0,1\"]");
+    browser.until("return document.getElementById('pointed') !== null");
+    browser.point_to(5, 5);
+    browser.until("return document.getElementById('pointed') === null");
 }
 
 #[test]
@@ -118,8 +230,8 @@ fn a_site_with_a_height_has_a_side_view() {
     browser.go(&format!("http://{}/", site.http));
     browser.until("return document.querySelector('#fix-side')?.rx.baseVal.value > 0");
     browser.until("return document.querySelectorAll('#side .irs').length === 4");
-    browser.until("return document.getElementById('headline').textContent.split(',').length === 3");
-    browser.until("return document.getElementById('figures').textContent.includes('NEES (3 is consistent)')");
+    browser.until("return document.getElementById('summary').textContent.split(',').length === 3");
+    browser.until("return document.getElementById('health').textContent.includes('NEES (3 is consistent)')");
     browser.screenshot(&artefact("dashboard-space.png"));
     assert_eq!(browser.console_errors(), Vec::<String>::new());
     simulator.stop();
@@ -157,7 +269,7 @@ fn clocks_that_are_not_trusted_are_shown() {
     };
     browser.until(&parts("line-offset"));
     browser.until(&parts("line-truth"));
-    let numbers = "return [...document.querySelectorAll('#clocks tr')].map(row => [...row.children].map(cell => Number(cell.textContent)))";
+    let numbers = "return [...document.querySelectorAll('#clocks tr')].map(row => [...row.children].map(cell => Number(cell.textContent.replace('−', '-'))))";
     let table = browser.run(numbers);
     println!("node, offset, deviation, rate, error: {table}");
     let rows = table.as_array().unwrap();
@@ -214,44 +326,75 @@ fn clocks_that_are_not_trusted_are_shown() {
     }
 }
 
-/// Keyboard, wheel and mouse work.
+/// Keyboard and mouse work.
 fn all_controls_work(browser: &Browser, site: &Site) {
     const TAB: &str = "\u{e004}";
-    let focused = "const e = document.activeElement; return e.id || e.dataset.node || ''";
-    let mut reached = Vec::new();
-    for _ in 0..12 {
+    browser.run("document.activeElement.blur(); document.getElementById('node').focus()");
+    let focused = "const e = document.activeElement; return e.id || e.dataset.span || e.dataset.save || e.dataset.path || e.closest('[data-node]')?.dataset.node || ''";
+    let mut reached = vec!["node".to_owned()];
+    for _ in 0..30 {
         browser.press(TAB);
         reached.push(browser.run(focused).as_str().unwrap().to_owned());
     }
-    for control in ["node", "pause", "map", "zoom-in", "zoom-out", "zoom-fit", "0", "1", "2"] {
-        assert!(reached.iter().any(|id| id == control), "{control} cannot be reached: {reached:?}");
+    let expected = [
+        "node",
+        "30",
+        "120",
+        "600",
+        "pause",
+        "theme",
+        "view-targets",
+        "view-site",
+        "likelihood",
+        "zoom-in",
+        "zoom-out",
+        "map",
+        "error",
+        "latency",
+        "0,0",
+        "cdf",
+        "nees",
+        "0",
+        "1",
+        "2",
+    ];
+    let mut rest = reached.iter();
+    for control in expected {
+        assert!(rest.any(|id| id == control), "{control} is not reached in order: {reached:?}");
     }
+    let visible = "document.getElementById('pause').focus(); return getComputedStyle(document.activeElement).outlineStyle";
+    browser.press(TAB);
+    assert_eq!(browser.run(visible), "solid", "focus can be seen");
+
     let chosen = "return document.querySelectorAll('#paths .chosen').length";
-    browser.run("document.querySelector('#nodes [data-node=\"1\"]').focus()");
+    browser.run("document.querySelector('#nodes [data-node=\"1\"] button').focus()");
     browser.press("\u{e007}");
-    assert_eq!(browser.run(chosen), 5, "a row and a column");
+    browser.until(&format!("{chosen} === 5"));
     assert_eq!(browser.run("return document.getElementById('node').value"), "1");
     browser.press(" ");
-    assert_eq!(browser.run(chosen), 0);
+    browser.until(&format!("{chosen} === 0"));
+    // Arrow keys go from path to path.
+    browser.run("document.querySelector('[data-path=\"0,0\"]').focus()");
+    browser.press("\u{e015}");
+    browser.press("\u{e014}");
+    assert_eq!(browser.run("return document.activeElement.dataset.path"), "1,1");
 
-    let view = || -> Vec<f64> {
-        let text = browser.run("return document.getElementById('map').getAttribute('viewBox')");
-        text.as_str().unwrap().split(' ').map(|n| n.parse().unwrap()).collect()
-    };
-    let whole = view();
     browser.run("document.getElementById('map').focus()");
-    browser.press("+");
-    let nearer = view();
-    assert!(nearer[2] < 0.9 * whole[2], "{nearer:?} after {whole:?}");
-    browser.drag("#map", 60, 0);
-    assert!(view()[0] < nearer[0], "{:?} after {nearer:?}", view());
-    browser.wheel("#map", 120);
-    assert!(view()[2] > nearer[2], "{:?} after {nearer:?}", view());
-    assert!(
-        browser.run("return document.getElementById('hover').textContent").as_str().unwrap().contains(" m")
-    );
     browser.press("0");
-    assert_eq!(view(), whole);
+    let whole = view(browser);
+    browser.press("+");
+    let nearer = view(browser);
+    assert!(nearer[2] > 1.1 * whole[2], "{nearer:?} after {whole:?}");
+    browser.press("0");
+    browser.drag("#map", 60, 0);
+    let dragged = view(browser);
+    assert!(dragged[0] < whole[0], "{dragged:?} after {whole:?}");
+    assert_eq!(browser.run(MODE), "free");
+    browser.press("0");
+    assert_eq!((view(browser), browser.run(MODE)), (whole, "targets".into()));
+    browser.press("1");
+    assert_eq!(browser.run(MODE), "site");
+    browser.press("0");
 
     let frame = "return Number(document.getElementById('headline').dataset.frame)";
     browser.run("document.getElementById('pause').focus()");
@@ -278,12 +421,12 @@ fn many_irss_and_a_phone_are_legible() {
         let simulator =
             site.simulator(&["--nodes", &k, "--frames", "0", "--rate", rate, "--scenario", &circle]);
         site.until_more_fixes(3);
-        let browser = Browser::open(1280, 900);
+        let browser = Browser::open(1400, 900);
         let all =
             format!("return document.querySelectorAll('#paths [data-state]').length === {}", count * count);
         let fits = "return document.documentElement.scrollWidth <= window.innerWidth";
         // No number in the matrix is clipped.
-        let whole = "return [...document.querySelectorAll('#paths div')].every(d => d.scrollWidth <= d.clientWidth + 1)";
+        let whole = "return [...document.querySelectorAll('#paths td, #paths th')].every(d => d.scrollWidth <= d.clientWidth + 1)";
         for (window, phone) in [("desk", false), ("phone", true)] {
             if phone {
                 browser.become_phone();
@@ -303,72 +446,6 @@ fn many_irss_and_a_phone_are_legible() {
         nodes.into_iter().for_each(|node| drop(node.stop()));
         fusion.stop();
     }
-}
-
-/// `hyloc demo --allow-control`: motion and profile are changed on the page, and fixes follow.
-#[test]
-fn the_page_changes_what_it_may() {
-    if skip("the_page_changes_what_it_may") {
-        return;
-    }
-    let _alone = alone();
-    let demo = Process::start(
-        "hyloc",
-        &["demo", "--json", "--dashboard", "--allow-control", "--power-dbm", "60", "--rate", "10"],
-    );
-    let line = demo.said("dashboard: http://");
-    let http = line.split(['/', ' ']).find_map(|part| part.parse().ok()).expect("an address");
-    let browser = Browser::open(1280, 900);
-    browser.go(&format!("http://{http}/"));
-    browser.until("return document.getElementById('state').dataset.state === 'live'");
-    browser.until("return !document.getElementById('controls').hidden");
-    // Selects a value and returns the message of the page, which is empty on success.
-    let choose = |select: &str, name: &str| {
-        browser.until(&format!("return !document.getElementById('{select}').disabled"));
-        browser.run(&format!(
-            "const s = document.getElementById('{select}'); s.value = '{name}'; s.dispatchEvent(new Event('change'))"
-        ));
-        browser.until(&format!("return !document.getElementById('{select}').disabled"));
-        let (said, value) = (
-            browser.run("return document.getElementById('said').textContent"),
-            browser.run(&format!("return document.getElementById('{select}').value")),
-        );
-        assert_eq!(said == "", value == name, "{said}, {value}");
-        said.as_str().unwrap().to_owned()
-    };
-    let radius = |fix: &serde_json::Value| {
-        let at = |axis: usize| fix["truth"]["position_m"][axis].as_f64().unwrap() - 5.0;
-        at(0).hypot(at(1))
-    };
-    assert!((radius(&live_event(http, "fix")) - 3.5).abs() < 1e-9, "round in a circle");
-    assert_eq!(choose("motion", "fixed"), "");
-    let (fix, _) = eventually("a target that stands", || {
-        Some(live_event(http, "fix")).filter(|fix| radius(fix) == 0.0 && !fix["truth"]["error_m"].is_null())
-    });
-    let (error, bound) =
-        (fix["truth"]["error_m"].as_f64().unwrap(), fix["truth"]["bound_rms_m"].as_f64().unwrap());
-    assert!(error < 6.0 * bound, "the truth went along: {error} m, bound {bound} m");
-
-    // The relay measures the profile first and may refuse it on a busy machine; the page shows this.
-    eventually("a change of the profile", || match choose("profile", "congested").as_str() {
-        "" => Some(()),
-        refused => {
-            println!("{refused}");
-            assert!(!refused.contains("no answer"), "{refused}");
-            None
-        }
-    });
-    eventually("a slower wire", || {
-        let fix = live_event(http, "fix");
-        fix["timing"]["wire_ms"].as_array()?.iter().all(|ms| ms.as_f64() > Some(15.0)).then_some(())
-    });
-    // The browser logs a refusal as an error.
-    let errors = browser.console_errors();
-    assert!(errors.iter().all(|error| error.contains("422")), "{errors:?}");
-    drop(browser);
-    demo.signal(rustix::process::Signal::INT);
-    let report = demo.finish();
-    assert_eq!(report["unaccounted"], 0);
 }
 
 /// The paths of a node whose reports arrive after their frames are closed are late, not missing.
@@ -428,7 +505,8 @@ fn the_page_trusts_nobody() {
     );
     assert!(http_get(site.http, "/metrics").unwrap().contains("hyloc_blocks_total"));
     let json = "content-type: application/json\r\n";
-    for path in ["/api/control/motion", "/api/control/profile"] {
+    for subject in ["motion", "targets", "power", "clock", "profile", "link", "node"] {
+        let path = format!("/api/control/{subject}");
         let (head, body) = http(site.http, &format!("POST {path}"), json, r#"{"name":"circle"}"#).unwrap();
         assert!(head.starts_with("HTTP/1.1 403") && body.contains("--allow-control"), "{head} {body}");
     }
@@ -463,11 +541,11 @@ fn the_api_describes_itself() {
         let (head, _) = http(site.http, request, json, "").unwrap();
         assert!(head.starts_with(&format!("HTTP/1.1 {status}")), "{request}: {head}");
     }
-    let page: String =
-        ["app.js", "clocks.js", "controls.js", "panels.js", "map.js", "side.js", "charts.js", "dom.js"]
-            .map(|name| http_get(site.http, &format!("/assets/{name}")).unwrap())
-            .concat();
-    for used in ["/api/site", "/api/live", "/api/control"] {
+    let assets = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../fusion-center/assets")).unwrap();
+    let names = assets.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let scripts = names.filter(|name| name.ends_with(".js"));
+    let page: String = scripts.map(|name| http_get(site.http, &format!("/assets/{name}")).unwrap()).collect();
+    for used in ["/api/site", "/api/live", "/api/history", "/api/events", "/api/likelihood", "/api/control"] {
         assert!(page.contains(used) && description["requests"][format!("GET {used}")].is_string(), "{used}");
     }
     simulator.stop();

@@ -45,6 +45,7 @@ mod protection;
 mod residual;
 mod scene;
 mod several;
+mod surface;
 mod target_list;
 #[cfg(test)]
 mod test_scene;
@@ -62,4 +63,5 @@ pub use layout::{Layout, LayoutError, LayoutIrs};
 pub use locate::{
     AlternativePosition, DirectFix, DirectLocator, DirectSettings, Disagreement, Missed, Survey,
 };
+pub use surface::LikelihoodMap;
 pub use target_list::{LocatedTarget, MOST_TARGETS, TargetList};

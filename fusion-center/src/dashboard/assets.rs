@@ -4,18 +4,33 @@ use axum::extract::Path;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
-const ASSETS: [(&str, &str, &str); 11] = [
+/// An embedded script.
+macro_rules! script {
+    ($name:literal) => {
+        ($name, "text/javascript; charset=utf-8", include_str!(concat!("../../assets/", $name)))
+    };
+}
+
+const ASSETS: [(&str, &str, &str); 19] = [
     ("style.css", "text/css; charset=utf-8", include_str!("../../assets/style.css")),
-    ("app.js", "text/javascript; charset=utf-8", include_str!("../../assets/app.js")),
-    ("map.js", "text/javascript; charset=utf-8", include_str!("../../assets/map.js")),
-    ("side.js", "text/javascript; charset=utf-8", include_str!("../../assets/side.js")),
-    ("charts.js", "text/javascript; charset=utf-8", include_str!("../../assets/charts.js")),
-    ("dom.js", "text/javascript; charset=utf-8", include_str!("../../assets/dom.js")),
-    ("panels.js", "text/javascript; charset=utf-8", include_str!("../../assets/panels.js")),
-    ("clocks.js", "text/javascript; charset=utf-8", include_str!("../../assets/clocks.js")),
-    ("tracks.js", "text/javascript; charset=utf-8", include_str!("../../assets/tracks.js")),
-    ("controls.js", "text/javascript; charset=utf-8", include_str!("../../assets/controls.js")),
     ("icon.svg", "image/svg+xml", include_str!("../../assets/icon.svg")),
+    script!("app.js"),
+    script!("charts.js"),
+    script!("clocks.js"),
+    script!("controls.js"),
+    script!("dom.js"),
+    script!("ellipse.js"),
+    script!("events.js"),
+    script!("headline.js"),
+    script!("map.js"),
+    script!("panels.js"),
+    script!("plot.js"),
+    script!("save.js"),
+    script!("side.js"),
+    script!("store.js"),
+    script!("surface.js"),
+    script!("tracks.js"),
+    script!("view.js"),
 ];
 
 pub async fn index() -> Response {

@@ -1,8 +1,9 @@
-//! Control by the page: the target's motion and the profile of the backhaul, if that is allowed.
+//! Control by the page: targets, power and clocks of the simulator, profile and links of the backhaul, and node
+//! processes, if that is allowed.
 //!
-//! The fusion center only forwards requests. The simulator and the backhaul emulator have controls of their own, on
-//! addresses that a browser need not reach, and decide for themselves. Nothing is forwarded unless this process was
-//! started with `--allow-control`; pages of other sites are refused before ([`telemetry::guard`]).
+//! The fusion center only forwards requests. The simulator, the backhaul emulator and the supervisor of the nodes have controls
+//! of their own, on addresses that a browser need not reach, and decide for themselves. Nothing is forwarded unless this process
+//! was started with `--allow-control`; pages of other sites are refused before ([`telemetry::guard`]).
 
 use std::net::ToSocketAddrs;
 use std::time::Duration;
@@ -10,9 +11,9 @@ use std::time::Duration;
 use anyhow::Context;
 use axum::Json;
 use axum::body::Bytes;
-use axum::extract::State;
+use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use serde::Deserialize;
+use proto::clock::unix_time_ns;
 use serde_json::{Value, json};
 use settings::OrNone;
 use settings::check::host_and_port_or_none;
@@ -23,8 +24,9 @@ use tokio::time::Instant;
 use trust::{ClientTls, Identity};
 
 use super::ApiState;
+use super::change::{Change, ChangeHolder};
 
-/// How long the state of simulator and backhaul is cached.
+/// How long the state of simulator, backhaul and nodes is cached.
 const FRESH: Duration = Duration::from_secs(1);
 
 /// Longest request body that is accepted, bytes.
@@ -33,40 +35,47 @@ pub const LARGEST_BODY: usize = 1024;
 /// What may be changed, and the addresses where.
 #[derive(Debug, Clone, PartialEq, Eq, Default, clap::Args)]
 pub struct ControlSettings {
-    /// Allow the page to change what --control-simulator and --control-backhaul name.
+    /// Allow the page to change what --control-simulator, --control-backhaul and --control-nodes name.
     #[arg(long = "allow-control", id = "allow_control")]
     pub allowed: bool,
-    /// Host and port where the motion of the simulator's target is changed, or `none`.
+    /// Host and port where targets, power and clocks of the simulator are changed, or `none`.
     #[arg(long = "control-simulator", id = "control_simulator", value_name = "ADDRESS", default_value = "none",
           value_parser = host_and_port_or_none)]
     pub simulator: OrNone<String>,
-    /// Host and port where the backhaul's profile is changed, or `none`.
+    /// Host and port where the backhaul's profile is changed and its links are cut, or `none`.
     #[arg(long = "control-backhaul", id = "control_backhaul", value_name = "ADDRESS", default_value = "none",
           value_parser = host_and_port_or_none)]
     pub backhaul: OrNone<String>,
+    /// Host and port where node processes are killed and started, or `none`.
+    #[arg(long = "control-nodes", id = "control_nodes", value_name = "ADDRESS", default_value = "none",
+          value_parser = host_and_port_or_none)]
+    pub nodes: OrNone<String>,
+}
+
+impl ControlSettings {
+    fn address(&self, holder: ChangeHolder) -> Option<&str> {
+        match holder {
+            ChangeHolder::Simulator => self.simulator.as_deref(),
+            ChangeHolder::Backhaul => self.backhaul.as_deref(),
+            ChangeHolder::Nodes => self.nodes.as_deref(),
+        }
+    }
 }
 
 /// Forwards changes, one at a time.
 #[derive(Debug)]
 pub struct Control {
     settings: ControlSettings,
-    /// Proves to simulator and backhaul that the request comes from the fusion center.
+    /// Proves to the others that the request comes from the fusion center.
     tls: Option<ClientTls>,
     changing: Mutex<()>,
     cached: Mutex<Option<(Instant, Value)>>,
 }
 
-/// The body of a change.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ChangeRequest {
-    name: String,
-}
-
 /// A status and the reason.
-type ErrorResponse = (StatusCode, Json<Value>);
+pub type ErrorResponse = (StatusCode, Json<Value>);
 
-fn refuse(status: StatusCode, reason: impl std::fmt::Display) -> ErrorResponse {
+pub fn refuse(status: StatusCode, reason: impl std::fmt::Display) -> ErrorResponse {
     (status, Json(json!({ "error": reason.to_string() })))
 }
 
@@ -83,9 +92,8 @@ impl Control {
 
     /// What may be changed, and its current state.
     async fn view(&self) -> Value {
-        let settings = &self.settings;
-        if !settings.allowed {
-            return json!({ "allowed": false, "simulator": null, "backhaul": null });
+        if !self.settings.allowed {
+            return json!({ "allowed": false, "simulator": null, "backhaul": null, "nodes": null });
         }
         let mut cached = self.cached.lock().await;
         if let Some((since, view)) = &*cached
@@ -93,51 +101,42 @@ impl Control {
         {
             return view.clone();
         }
-        let simulator = self.current(settings.simulator.as_deref(), "/motion").await;
-        let backhaul = self.current(settings.backhaul.as_deref(), "/profiles").await;
-        let view = json!({ "allowed": true, "simulator": simulator, "backhaul": backhaul });
+        let simulator = self.current(ChangeHolder::Simulator, "/state").await;
+        let mut backhaul = self.current(ChangeHolder::Backhaul, "/profiles").await;
+        if backhaul["profiles"].is_array() {
+            backhaul["links"] = self.current(ChangeHolder::Backhaul, "/links").await;
+        }
+        let nodes = self.current(ChangeHolder::Nodes, "/nodes").await;
+        let view = json!({ "allowed": true, "simulator": simulator, "backhaul": backhaul, "nodes": nodes });
         *cached = Some((Instant::now(), view.clone()));
         view
     }
 
-    /// Checks whether a request may change anything; returns the name that it asks for.
-    fn admit(&self, body: &Bytes) -> Result<String, ErrorResponse> {
+    /// Checks whether a request may change anything, and what it asks for.
+    fn admit(&self, subject: &str, body: &Bytes) -> Result<Change, ErrorResponse> {
         if !self.settings.allowed {
             return Err(refuse(StatusCode::FORBIDDEN, format!("control is {}", self.describe())));
         }
-        let ChangeRequest { name } =
-            serde_json::from_slice(body).map_err(|error| refuse(StatusCode::UNPROCESSABLE_ENTITY, error))?;
-        let plain = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
-        if !(1..=32).contains(&name.len()) || !name.bytes().all(plain) {
-            let reason = "a name has 1 to 32 lower-case letters, digits or hyphens";
-            return Err(refuse(StatusCode::UNPROCESSABLE_ENTITY, reason));
-        }
-        Ok(name)
+        Change::parse(subject, body)
     }
 
-    /// Forwards a change of `what` and returns the new state.
-    async fn forward(
-        &self,
-        address: Option<&str>,
-        what: &'static str,
-        path: &'static str,
-        body: String,
-    ) -> Result<Json<Value>, ErrorResponse> {
-        let Some(address) = address else {
+    /// Forwards a change and returns the new state.
+    async fn forward(&self, change: &Change) -> Result<Json<Value>, ErrorResponse> {
+        let what = change.holder.name();
+        let Some(address) = self.settings.address(change.holder) else {
             let reason = format!("the fusion center was not told where the {what} is controlled");
             return Err(refuse(StatusCode::NOT_FOUND, reason));
         };
         let Ok(_one_at_a_time) = self.changing.try_lock() else {
             return Err(refuse(StatusCode::CONFLICT, "another change is in progress"));
         };
-        tracing::info!(what, body, "change requested");
-        match self.request(address, "PUT", path, body).await {
+        tracing::info!(change = change.said, "change requested");
+        match self.request(address, change.method, &change.path, change.body.clone()).await {
             Ok(client::Response { status: 200..300, .. }) => {}
             Ok(answer) => {
-                let status = if answer.status == 422 {
-                    StatusCode::UNPROCESSABLE_ENTITY
-                } else {
-                    StatusCode::BAD_GATEWAY
+                let status = match answer.status {
+                    404 | 422 => StatusCode::UNPROCESSABLE_ENTITY,
+                    _ => StatusCode::BAD_GATEWAY,
                 };
                 return Err(refuse(status, answer.body.trim_end()));
             }
@@ -149,9 +148,9 @@ impl Control {
         Ok(Json(self.view().await))
     }
 
-    /// The state that is served at `address`; null without an address.
-    async fn current(&self, address: Option<&str>, path: &'static str) -> Value {
-        let Some(address) = address else { return Value::Null };
+    /// The state that a holder serves; null without an address.
+    async fn current(&self, holder: ChangeHolder, path: &str) -> Value {
+        let Some(address) = self.settings.address(holder) else { return Value::Null };
         let answer = self.request(address, "GET", path, String::new()).await;
         let parsed = answer.map_err(|error| sentence(&error)).and_then(|answer| match answer.status {
             200 => serde_json::from_str(&answer.body).map_err(|error| error.to_string()),
@@ -166,10 +165,10 @@ impl Control {
         &self,
         host: &str,
         method: &'static str,
-        path: &'static str,
+        path: &str,
         body: String,
     ) -> anyhow::Result<client::Response> {
-        let (host, tls) = (host.to_owned(), self.tls.clone());
+        let (host, path, tls) = (host.to_owned(), path.to_owned(), self.tls.clone());
         let request = move || {
             let unknown = || format!("{host} has no address");
             let address = host.to_socket_addrs().with_context(unknown)?.next().with_context(unknown)?;
@@ -186,22 +185,22 @@ pub async fn show(State(state): State<ApiState>) -> Json<Value> {
     Json(state.control.view().await)
 }
 
-/// `POST /api/control/motion`.
-pub async fn motion(
-    State(ApiState { control, .. }): State<ApiState>,
+/// `POST /api/control/{subject}`. What was asked for and what became of it is told to all viewers.
+pub async fn change(
+    State(ApiState { control, happenings, .. }): State<ApiState>,
+    Path(subject): Path<String>,
     body: Bytes,
 ) -> Result<Json<Value>, ErrorResponse> {
-    let name = control.admit(&body)?;
-    control.forward(control.settings.simulator.as_deref(), "simulator", "/motion", name).await
-}
-
-/// `POST /api/control/profile`.
-pub async fn profile(
-    State(ApiState { control, .. }): State<ApiState>,
-    body: Bytes,
-) -> Result<Json<Value>, ErrorResponse> {
-    let plan = format!("profile = \"{}\"\n", control.admit(&body)?);
-    control.forward(control.settings.backhaul.as_deref(), "backhaul", "/profile", plan).await
+    let change = control.admit(&subject, &body)?;
+    let answer = control.forward(&change).await;
+    let text = match &answer {
+        Ok(_) => change.said,
+        Err((_, Json(reason))) => {
+            format!("{}: refused: {}", change.said, reason["error"].as_str().unwrap_or_default())
+        }
+    };
+    happenings.add(unix_time_ns(), "control", text);
+    answer
 }
 
 #[cfg(test)]
@@ -209,18 +208,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_plain_name_is_passed_on() {
-        let admitted = |allowed: bool, body: &str| {
+    fn nothing_is_admitted_unless_that_is_allowed() {
+        let admitted = |allowed: bool, subject: &str, body: &str| {
             let control = Control::new(ControlSettings { allowed, ..ControlSettings::default() }, None);
-            let admitted = control.admit(&Bytes::from(body.to_owned()));
-            admitted.map_err(|(status, _)| status.as_u16())
+            let admitted = control.admit(subject, &Bytes::from(body.to_owned()));
+            admitted.map(|change| change.path).map_err(|(status, _)| status.as_u16())
         };
-        let wish = r#"{"name":"5g-fronthaul"}"#;
-        assert_eq!(admitted(true, wish), Ok("5g-fronthaul".into()));
-        assert_eq!(admitted(false, wish), Err(403));
-        for name in ["", "a\\n[up]", "Fibre", "fibre\\\"", &"a".repeat(33)] {
-            assert_eq!(admitted(true, &format!(r#"{{"name":"{name}"}}"#)), Err(422), "{name}");
-        }
-        assert_eq!(admitted(true, r#"{"name":"fibre","link":"x"}"#), Err(422));
+        let wish = r#"{"name":"circle"}"#;
+        assert_eq!(admitted(true, "motion", wish), Ok("/motion".into()));
+        assert_eq!(admitted(false, "motion", wish), Err(403));
+        assert_eq!(admitted(false, "nothing", ""), Err(403));
+        assert_eq!(admitted(true, "nothing", wish), Err(404));
     }
 }

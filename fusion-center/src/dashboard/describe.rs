@@ -27,11 +27,25 @@ fn requests() -> Value {
         "GET /api/live": "server-sent events: 'fix' holds the latest fix, at most ten a second, and a hundred for all \
                           viewers together; 'status' holds nodes, counts and the server's time, twice a second; a slow reader misses events; \
                           'evicted' holds the reason why the stream ends: its slot was needed by another address",
-        "GET /api/control": "whether anything may be changed; the target's motion and the backhaul's profile, with \
-                             the names that each may take",
-        "POST /api/control/motion": "JSON {\"name\": MOTION}: the target's motion from the next coherent interval on; 403 unless started with --allow-control",
-        "POST /api/control/profile": "JSON {\"name\": PROFILE}: all links of the backhaul get that profile; 403 unless \
-                                      started with --allow-control",
+        "GET /api/history": "the fixes of the last ten minutes in short, oldest first: window_s and fixes, evenly thinned to \
+                             ?most=N (1200, at most 6000)",
+        "GET /api/fixes.csv": "the fixes of the last ten minutes, at most 30 000 and fifty a second, as CSV",
+        "GET /api/fixes.jsonl": "the same as JSON lines, as in /api/history",
+        "GET /api/site.toml": "the site as a scenario file: what the fusion center knows, without targets and imperfections",
+        "GET /api/likelihood": "log-likelihood ratio of a target over the coverage area for the latest frame, on a grid: frame, min_m, \
+                                step_m, columns, rows, values row by row from the least y; at most two a second are computed; \
+                                409 with the reason if there is none",
+        "GET /api/events": "what happened, at most the latest 200: number, time_ns, kind (control, node, fix, clock, load, run) and text; \
+                            ?after=N leaves out the first N",
+        "GET /api/control": "whether anything may be changed; the state of simulator (motion, targets, power), backhaul (profile, links) \
+                             and nodes, with what each may become",
+        "POST /api/control/motion": "JSON {\"name\": MOTION}: the motion of all targets from the next coherent interval on; this and all following are answered with 403 unless started with --allow-control",
+        "POST /api/control/targets": "JSON {\"count\": N}: the number of targets",
+        "POST /api/control/power": "JSON {\"dbm\": P}: the transmit power, which estimators are not told",
+        "POST /api/control/clock": "JSON {\"node\": L, \"step_ns\": S}: the clock of a node steps",
+        "POST /api/control/profile": "JSON {\"name\": PROFILE}: all links of the backhaul get that profile",
+        "POST /api/control/link": "JSON {\"name\": LINK, \"cut\": true or false}: cuts or restores a link of the backhaul",
+        "POST /api/control/node": "JSON {\"index\": L, \"run\": true or false}: starts or kills the process of a node",
         "GET /metrics": "metrics for Prometheus, OpenMetrics text",
         "GET /health": "200 when the process serves, else 503 with the reason",
         "GET /ready": "200 when a fix could be made now, else 503 with all reasons",
@@ -79,6 +93,7 @@ fn status() -> Value {
     json!({
         "now_ns": "the server's time",
         "last_fix_ns": "when the last fix was published",
+        "last_event": "number of the latest entry of /api/events",
         "nodes": "by index: identity, connected, last_frame, last_report_ns, and paths by fate: sent = fused + late + \
                   duplicate + dropped + in_flight + unaccounted; where clocks are not trusted, clock: offset_ns, \
                   deviation_ns, rate_ppb, and stepped_frame, in which it was last found to have stepped",
@@ -86,6 +101,8 @@ fn status() -> Value {
                    whether the fusion center is overloaded; frames that too few nodes reported, reports refused",
         "fixes": "frames with a position",
         "nominal": "of these, nominal",
+        "degraded": "of these, degraded",
+        "doubtful": "of these, doubtful",
         "without_fix": "frames without one",
         "gap_db": "ratio of the mean squared error to the mean exact bound of the data behind each fix",
         "gap_db_interval": "95 % confidence interval: [low, high]",
@@ -94,6 +111,8 @@ fn status() -> Value {
         "nees_interval": "95 % confidence interval: [low, high]",
         "rms_error_m": "rms distance between fix and truth",
         "bound_rms_m": "rms error that the exact bound allows",
+        "judged": "fixes whose truth is known, of which gap, NEES and errors are",
+        "targets": "figures of several targets and their tracks as in the summary; null where there is one",
         "latency_ms": "quantiles per stage",
     })
 }

@@ -167,10 +167,13 @@ fn status(
     json!({
         "now_ns": unix_time_ns(),
         "last_fix_ns": last_fix_ns,
+        "last_event": state.happenings.last(),
         "nodes": state.node_table.nodes(),
         "counts": state.node_table.counts(),
         "fixes": figures.fixes,
         "nominal": figures.nominal,
+        "degraded": figures.degraded,
+        "doubtful": figures.doubtful,
         "without_fix": figures.without_fix,
         "gap_db": figures.gap_db,
         "gap_db_interval": figures.gap_db_interval,
@@ -179,6 +182,8 @@ fn status(
         "nees_interval": figures.nees_interval,
         "rms_error_m": figures.rms_error_m,
         "bound_rms_m": figures.bound_rms_m,
+        "judged": figures.judged,
+        "targets": figures.targets,
         "latency_ms": latency_ms,
     })
 }

@@ -4,37 +4,42 @@
 //! is described at `/api`. Live data are sent as server-sent events: every viewer has one buffer for the
 //! latest fix, so that one that does not read delays no other and uses no further memory ([`crate::viewers`] says who gives
 //! way when there are too many). Changes are forwarded to the
-//! simulator and the backhaul only if that is allowed.
+//! simulator, the backhaul and the supervisor of the nodes only if that is allowed.
 
 mod assets;
+mod change;
 mod control;
 mod describe;
+mod downloads;
+mod happenings;
 mod live;
 
 use std::sync::Arc;
 
-use axum::extract::{DefaultBodyLimit, State};
-use axum::http::{HeaderValue, header};
+use axum::extract::{DefaultBodyLimit, Query, State};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::map_response;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use model::units::dbm_from_watts;
 use model::{Point, System};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use telemetry::needing;
 use trust::Needs;
 
+use crate::likelihood::Likelihoods;
 use crate::node_table::NodeTable;
 use crate::place::{Axes, FixPlace};
 use crate::publish::Viewer;
 use crate::run::FusionSummary;
 pub use control::{Control, ControlSettings};
+use happenings::{Happening, Happenings};
 use live::{EventSender, Live};
 
-/// Nothing inline, nothing from other hosts.
+/// Nothing inline, nothing from other hosts; pictures of plots are made by the page itself.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
-                                       img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+                                       img-src 'self' blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 #[derive(Debug)]
 pub struct Dashboard {
@@ -48,20 +53,40 @@ struct ApiState {
     viewer: Viewer,
     node_table: NodeTable,
     site: Arc<SiteView>,
+    site_toml: Arc<str>,
     control: Arc<Control>,
+    likelihoods: Arc<Likelihoods>,
+    happenings: Happenings,
     live: Live,
 }
 
 impl Dashboard {
-    pub fn new(viewer: Viewer, node_table: NodeTable, site: SiteView, control: Control) -> Self {
+    /// The page of a site, whose hash in short form is `hash`.
+    pub fn new(
+        viewer: Viewer,
+        node_table: NodeTable,
+        (system, hash): (&System, String),
+        control: Control,
+        likelihoods: Likelihoods,
+    ) -> Self {
         let (events, live) = Live::new();
-        let control = Arc::new(control);
-        Self { state: ApiState { viewer, node_table, site: Arc::new(site), control, live }, events }
+        let state = ApiState {
+            viewer,
+            node_table,
+            site: Arc::new(SiteView::new(system, hash)),
+            site_toml: settings::site_toml(system).into(),
+            control: Arc::new(control),
+            likelihoods: Arc::new(likelihoods),
+            happenings: Happenings::default(),
+            live,
+        };
+        Self { state, events }
     }
 
-    /// The routes of page and API. Spawns a task that sends the live events.
+    /// The routes of page and API. Spawns the tasks that send the live events and note what happens.
     pub fn start(self) -> Router {
         tokio::spawn(self.events.run(self.state.clone()));
+        tokio::spawn(self.state.happenings.clone().follow(self.state.clone()));
         let shown = Router::new()
             .route("/", get(assets::index))
             .route("/assets/{name}", get(assets::asset))
@@ -69,10 +94,14 @@ impl Dashboard {
             .route("/api/site", get(site))
             .route("/api/summary", get(summary))
             .route("/api/live", get(live::stream))
+            .route("/api/history", get(downloads::history))
+            .route("/api/fixes.csv", get(downloads::csv))
+            .route("/api/fixes.jsonl", get(downloads::json_lines))
+            .route("/api/site.toml", get(downloads::site))
+            .route("/api/likelihood", get(likelihood))
+            .route("/api/events", get(events))
             .route("/api/control", get(control::show));
-        let changed = Router::new()
-            .route("/api/control/motion", post(control::motion))
-            .route("/api/control/profile", post(control::profile));
+        let changed = Router::new().route("/api/control/{subject}", post(control::change));
         needing(Needs::Watcher, shown)
             .merge(needing(Needs::Operator, changed))
             .layer(DefaultBodyLimit::max(control::LARGEST_BODY))
@@ -83,7 +112,7 @@ impl Dashboard {
 
 /// Positions of the site's stations, for the map.
 #[derive(Debug, Clone, Serialize)]
-pub struct SiteView {
+struct SiteView {
     base_station_m: FixPlace,
     /// Least and largest coordinates.
     coverage_m: [FixPlace; 2],
@@ -104,7 +133,7 @@ struct SiteIrs {
 }
 
 impl SiteView {
-    pub fn new(system: &System, hash: String) -> Self {
+    fn new(system: &System, hash: String) -> Self {
         let axes = Axes::of_site(system);
         let place = |at: Point| FixPlace::new(at, axes);
         let half_sector_rad = system.sensor_array().unambiguous_half_sector_rad();
@@ -131,6 +160,25 @@ async fn site(State(state): State<ApiState>) -> Json<SiteView> {
 
 async fn summary(State(state): State<ApiState>) -> Json<FusionSummary> {
     Json(FusionSummary::new(&state.viewer, &state.node_table))
+}
+
+async fn likelihood(State(state): State<ApiState>) -> Response {
+    match state.likelihoods.view().await {
+        Ok(view) => Json(&*view).into_response(),
+        Err(reason) => control::refuse(StatusCode::CONFLICT, reason).into_response(),
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct EventsAfter {
+    after: Option<u64>,
+}
+
+async fn events(
+    State(state): State<ApiState>,
+    Query(EventsAfter { after }): Query<EventsAfter>,
+) -> Json<Vec<Happening>> {
+    Json(state.happenings.after(after.unwrap_or(0)))
 }
 
 async fn guard(mut response: Response) -> Response {

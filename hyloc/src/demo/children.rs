@@ -53,19 +53,30 @@ pub struct Child {
     last: Option<Value>,
 }
 
-/// Control addresses of simulator and relay.
-#[derive(Debug, Clone, Copy)]
+/// Control addresses of simulator and relay, and the port of the control of the nodes.
+#[derive(Debug)]
 struct Controls {
     simulator: SocketAddr,
     backhaul: SocketAddr,
+    nodes: TcpListener,
 }
 
 impl Controls {
     /// Currently free ports; the fusion center must know them before simulator and relay start.
     fn free() -> anyhow::Result<Self> {
-        let (a, b) = (TcpListener::bind("127.0.0.1:0")?, TcpListener::bind("127.0.0.1:0")?);
-        Ok(Self { simulator: a.local_addr()?, backhaul: b.local_addr()? })
+        let free = || TcpListener::bind("127.0.0.1:0");
+        let (a, b, nodes) = (free()?, free()?, free()?);
+        Ok(Self { simulator: a.local_addr()?, backhaul: b.local_addr()?, nodes })
     }
+}
+
+/// How a node gets its echoes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EchoWay {
+    /// It subscribes at the simulator.
+    Subscribe(SocketAddr),
+    /// They are pushed into it at this address.
+    Listen(SocketAddr),
 }
 
 impl<'a> Children<'a> {
@@ -85,7 +96,7 @@ impl<'a> Children<'a> {
             anyhow::Ok(store)
         };
         let certificates = flags.tls.then(certificates).transpose()?;
-        let max_targets = flags.choices.max_targets(scenario);
+        let max_targets = flags.max_targets(scenario);
         Ok(Self {
             flags,
             controls,
@@ -104,12 +115,18 @@ impl<'a> Children<'a> {
         Ok(Some(identity.client(Some(Role::FusionCenter))))
     }
 
-    pub fn fusion(&self) -> anyhow::Result<Child> {
+    /// The port of the control of the nodes, if there is one.
+    pub fn node_control(&self) -> anyhow::Result<Option<TcpListener>> {
+        Ok(self.controls.as_ref().map(|controls| controls.nodes.try_clone()).transpose()?)
+    }
+
+    /// Starts the fusion center with its page at `page`.
+    pub fn fusion(&self, page: SocketAddr) -> anyhow::Result<Child> {
         let Self { flags, controls, .. } = self;
         let mut arguments = ChildArguments::new("fusion");
         arguments
             .add("--listen", "127.0.0.1:0")
-            .add("--http-listen", "127.0.0.1:0")
+            .add("--http-listen", page.to_string())
             .add("--queue", QUEUE)
             .add("--scenario", &self.scenario)
             .add_some("--fixes", flags.fixes.as_ref())
@@ -122,7 +139,8 @@ impl<'a> Children<'a> {
             arguments
                 .add_flag("--allow-control")
                 .add("--control-simulator", controls.simulator.to_string())
-                .add("--control-backhaul", controls.backhaul.to_string());
+                .add("--control-backhaul", controls.backhaul.to_string())
+                .add("--control-nodes", controls.nodes.local_addr()?.to_string());
         }
         self.start(FUSION, Role::FusionCenter, arguments)
     }
@@ -152,7 +170,7 @@ impl<'a> Children<'a> {
     pub fn relay(&self, profile: &str, count: usize, grpc: SocketAddr) -> anyhow::Result<Child> {
         let mut arguments = ChildArguments::new("backhaul");
         arguments.add("--listen", "none").add("--fusion", grpc.to_string()).add("--profile", profile);
-        if let Some(controls) = self.controls {
+        if let Some(controls) = &self.controls {
             arguments.add_flag("--allow-control").add("--control-listen", controls.backhaul.to_string());
         }
         for index in 0..count {
@@ -161,15 +179,18 @@ impl<'a> Children<'a> {
         self.start("backhaul", Role::Backhaul, arguments)
     }
 
-    /// Starts a node that subscribes to the echoes at `echo`; without it, they are pushed into the node.
-    pub fn node(&self, index: usize, grpc: SocketAddr, echo: Option<SocketAddr>) -> anyhow::Result<Child> {
+    /// Starts a node.
+    pub fn node(&self, index: usize, grpc: SocketAddr, echo: EchoWay) -> anyhow::Result<Child> {
         let flags = self.flags;
+        let (flag, address) = match echo {
+            EchoWay::Subscribe(address) => ("--simulator", address),
+            EchoWay::Listen(address) => ("--echo-listen", address),
+        };
         let mut arguments = ChildArguments::new("node");
         arguments
             .add("--http-listen", "127.0.0.1:0")
             .add("--fusion", grpc.to_string())
-            .add_some("--simulator", echo.map(|echo| echo.to_string()))
-            .add_some("--echo-listen", echo.is_none().then_some("127.0.0.1:0"))
+            .add(flag, address.to_string())
             .add("--identity", format!("node-{index}"))
             .add("--index", index.to_string())
             .add("--frames-per-fix", flags.frames_per_fix.to_string())

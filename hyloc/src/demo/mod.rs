@@ -6,10 +6,12 @@
 
 mod children;
 mod clocks;
+mod control;
 mod report;
 mod supervise;
 
 use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -24,21 +26,28 @@ use model::Scenario;
 use model::scenario::{ClockStep, Motion};
 use serde_json::{Value, json};
 use settings::ScenarioChoice;
-use settings::check::{accepted, within};
+use settings::check::{accepted, address, within};
+use telemetry::Started;
 use telemetry::exit;
 use tokio_util::sync::CancellationToken;
 
 use crate::commands::{move_aside, note, reserve_stdout, say};
 use crate::verdict::{DetectionConditions, outlook};
-use children::Children;
+use children::{Child, Children, EchoWay};
 use clocks::ClockScore;
 pub use report::DemoReport;
-use supervise::{DemoProcesses, watch};
+use supervise::{DemoProcesses, NodeSupply, watch};
 
 /// Timeout for the start of a child.
 const START_TIME: Duration = Duration::from_secs(120);
 
 const DEFAULT_FRAMES: u64 = 500;
+
+/// Ports of the page, of which the first that is free is taken.
+const PAGE_PORTS: std::ops::RangeInclusive<u16> = 7401..=7499;
+
+/// Largest number of targets that are looked for where their number may change.
+const FEW_TARGETS: usize = 8;
 
 /// Least standard deviation that estimators assume for clocks that are not trusted.
 const LEAST_PRIOR_NS: f64 = 10.0;
@@ -76,7 +85,11 @@ pub struct DemoFlags {
     /// in a circle.
     #[arg(long)]
     pub dashboard: bool,
-    /// Let the page change the target's path and the profile of the backhaul; implies a backhaul.
+    /// Where the page is served [default: with --dashboard 127.0.0.1:7401, or the next port that is free].
+    #[arg(long, value_name = "ADDRESS", value_parser = address, requires = "dashboard")]
+    pub http_listen: Option<SocketAddr>,
+    /// Let the page change targets, power, clocks, the backhaul and its links, and kill and start nodes; implies a backhaul, and
+    /// several targets are looked for.
     #[arg(long, requires = "dashboard")]
     pub allow_control: bool,
     /// Put a relay between nodes and fusion center, with this profile: clear, fibre, microwave, 5g-fronthaul, congested
@@ -161,7 +174,7 @@ pub struct Choices {
     #[arg(long, value_name = "F", value_parser = within::<usize>(1, MOST_FRAMES))]
     pub batch_frames: Option<usize>,
     /// Largest number of targets that are looked for in a frame, with tracks if it is more than one [default: 1; 8 or more if the
-    /// scenario does not have exactly one].
+    /// scenario does not have exactly one or their number may be changed].
     #[arg(long, value_name = "N", value_parser = within(1, MOST_TARGETS))]
     pub max_targets: Option<usize>,
 }
@@ -176,15 +189,31 @@ impl Choices {
 }
 
 impl Choices {
-    /// Largest number of targets that are looked for: more than there are, so that their number is not known beforehand.
-    fn max_targets(&self, scenario: &Scenario) -> Option<usize> {
-        let there = scenario.targets.len();
-        let several = (there != 1).then(|| (there + 3).clamp(8, MOST_TARGETS));
-        self.max_targets.or(several)
+    /// Whether several targets can be looked for.
+    fn suit_several(&self) -> bool {
+        let spectra = self.payload.as_deref().is_none_or(|payload| ["auto", "spectrum"].contains(&payload));
+        let direct = self.method.as_deref().is_none_or(|method| method != "three-stage");
+        spectra && direct && self.batch_frames.is_none_or(|frames| frames == 1)
     }
 }
 
 impl DemoFlags {
+    /// Largest number of targets that are looked for: more than there are, so that their number is not known beforehand.
+    fn max_targets(&self, scenario: &Scenario) -> Option<usize> {
+        let there = scenario.targets.len();
+        let may_change = self.allow_control && self.choices.suit_several();
+        let several = (there != 1 || may_change).then(|| (there + 3).clamp(FEW_TARGETS, MOST_TARGETS));
+        self.choices.max_targets.or(several)
+    }
+
+    /// Where the page is served: as asked for, with a page on the first of its ports that is free, else anywhere.
+    fn page_address(&self) -> SocketAddr {
+        let at = |port: u16| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let free = |port: &u16| TcpListener::bind(at(*port)).is_ok();
+        let found = || self.dashboard.then(|| PAGE_PORTS.into_iter().find(free)).flatten();
+        self.http_listen.unwrap_or_else(|| at(found().unwrap_or(0)))
+    }
+
     /// Warns of options without effect.
     fn warn(&self) {
         self.choices.warn();
@@ -249,6 +278,19 @@ pub fn run(flags: &DemoFlags) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(report.exit_code()))
 }
 
+/// Starts the fusion center. Another process may take the port of the page in between, and the next one is then tried.
+async fn start_fusion(flags: &DemoFlags, children: &Children<'_>) -> anyhow::Result<(Child, Started)> {
+    for _ in PAGE_PORTS {
+        let page = flags.page_address();
+        let mut fusion = children.fusion(page)?;
+        match fusion.started(START_TIME).await {
+            Err(_) if flags.http_listen.is_none() && page.port() > 0 && TcpListener::bind(page).is_err() => {}
+            started => return Ok((fusion, started?)),
+        }
+    }
+    anyhow::bail!("other processes take the ports of the page; choose one with --http-listen")
+}
+
 /// Starts all processes, waits for the end of the simulator or of another indispensable process, and stops all.
 pub async fn orchestrate(
     flags: &DemoFlags,
@@ -259,11 +301,11 @@ pub async fn orchestrate(
     let children = Children::new(flags, scenario)?;
     let count = scenario.irs.len();
 
-    let mut fusion = children.fusion()?;
-    let fusion_started = fusion.started(START_TIME).await?;
+    let (fusion, fusion_started) = start_fusion(flags, &children).await?;
     let grpc = fusion_started.grpc.context("the fusion center announced no gRPC address")?;
     if let Some(http) = fusion_started.http.filter(|_| flags.dashboard) {
-        note(&format!("dashboard: http://{http}/ (Ctrl-C ends)"));
+        let scheme = if flags.tls && !http.ip().is_loopback() { "https" } else { "http" };
+        note(&format!("dashboard: {scheme}://{http}/ (gRPC {grpc}; Ctrl-C ends)"));
     }
     // Over ZeroMQ nodes must know the simulator, by gRPC the simulator must know the nodes.
     let (mut simulator, mut echo) = (None, None);
@@ -281,29 +323,37 @@ pub async fn orchestrate(
         }
         None => (None, BTreeMap::new()),
     };
-    let mut nodes = Vec::with_capacity(count);
-    for index in 0..count {
-        let way = links.get(&format!("node-{index}")).copied().unwrap_or(grpc);
-        nodes.push(children.node(index, way, echo)?);
-    }
+    let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let way = |index: usize| links.get(&format!("node-{index}")).copied().unwrap_or(grpc);
+    let mut ways: Vec<(SocketAddr, EchoWay)> = (0..count)
+        .map(|index| (way(index), echo.map_or(EchoWay::Listen(anywhere), EchoWay::Subscribe)))
+        .collect();
+    let start = |(index, (grpc, echo)): (usize, &(SocketAddr, EchoWay))| children.node(index, *grpc, *echo);
+    let mut nodes = ways.iter().enumerate().map(start).collect::<anyhow::Result<Vec<Child>>>()?;
     let simulator = match simulator {
         Some(simulator) => simulator,
         None => {
             let mut pushes = Vec::with_capacity(count);
-            for node in &mut nodes {
+            for (node, (_, echo)) in nodes.iter_mut().zip(&mut ways) {
                 let started = node.started(START_TIME).await?;
-                pushes.push(started.echo.context("a node announced no echo address")?);
+                let address = started.echo.context("a node announced no echo address")?;
+                // The simulator knows it there, also after a restart.
+                *echo = EchoWay::Listen(address);
+                pushes.push(address);
             }
             children.simulator(grpc, &pushes)?
         }
     };
+    let (served, orders) = children.node_control()?.map(control::serve).transpose()?.unzip();
+    let supply = NodeSupply { children: &children, ways, orders };
 
     let mut processes = DemoProcesses { fusion, simulator, nodes, relay };
     let clocks = (scenario.clocks.prior_ns > 0.0).then(ClockScore::default);
     let outcome = match children.watcher() {
-        Ok(tls) => watch(flags, (grpc, tls.as_ref()), &mut processes, (began, clocks), &stop).await,
+        Ok(tls) => watch(flags, (grpc, tls.as_ref()), &mut processes, supply, (began, clocks), &stop).await,
         Err(error) => Err(error),
     };
+    drop(served);
     let (fusion, simulator, nodes, status) = processes.stop().await;
     let mut watched = outcome?;
     // A fusion center that gives a reason, such as a fix log that cannot be written, has printed it.

@@ -16,14 +16,16 @@ use proto::v1;
 use proto::v1::fusion_client::FusionClient;
 use serde_json::Value;
 use telemetry::exit::{self, Failure};
+use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 use tonic::{Status, Streaming};
 use trust::ClientTls;
 
 use super::DemoFlags;
-use super::children::Child;
+use super::children::{Child, Children, EchoWay};
 use super::clocks::ClockScore;
+use super::control::{NodeAnswer, NodeOrder, NodeWork};
 use crate::commands::note;
 
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
@@ -99,17 +101,77 @@ impl DemoProcesses {
         (fusion.stop(Duration::ZERO).await, simulator, summaries, status)
     }
 
-    /// Nodes that have ended since the last call, without the last `spared` nodes.
-    fn ended_nodes(&mut self, known: &mut [bool], spared: usize) -> anyhow::Result<Vec<(usize, ExitStatus)>> {
+    /// Nodes that have ended by themselves since the last call.
+    fn ended_nodes(&mut self, fates: &mut [NodeFate]) -> anyhow::Result<Vec<(usize, ExitStatus)>> {
         let mut ended = Vec::new();
-        let expected = self.nodes.len() - spared;
-        for (index, node) in self.nodes.iter_mut().enumerate().take(expected) {
-            if let Some(status) = node.ended()?.filter(|_| !known[index]) {
-                known[index] = true;
+        for (index, node) in self.nodes.iter_mut().enumerate() {
+            if let Some(status) = node.ended()?.filter(|_| fates[index] == NodeFate::Runs) {
+                fates[index] = NodeFate::Ended;
                 ended.push((index, status));
             }
         }
         Ok(ended)
+    }
+}
+
+/// What became of a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum NodeFate {
+    Runs,
+    /// By itself.
+    Ended,
+    /// On request; it may be started again.
+    Killed,
+}
+
+/// Starts nodes again, and the orders to do so; none where nobody may give any.
+pub struct NodeSupply<'a> {
+    pub children: &'a Children<'a>,
+    /// By node: where it finds the fusion center, and how it gets its echoes.
+    pub ways: Vec<(SocketAddr, EchoWay)>,
+    pub orders: Option<mpsc::Receiver<NodeOrder>>,
+}
+
+impl NodeSupply<'_> {
+    /// The next order; never completes where nobody may give any.
+    async fn next(&mut self) -> NodeOrder {
+        let next = match &mut self.orders {
+            Some(orders) => orders.recv().await,
+            None => None,
+        };
+        match next {
+            Some(order) => order,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Carries out an order.
+    async fn work(&self, work: NodeWork, nodes: &mut [Child], fates: &mut [NodeFate]) -> NodeAnswer {
+        let count = nodes.len();
+        match work {
+            NodeWork::Show => {}
+            NodeWork::Kill(index) | NodeWork::Start(index) if index >= count => {
+                return Err(format!("there is no node {index}: the last one is {}\n", count - 1));
+            }
+            NodeWork::Kill(index) if fates[index] != NodeFate::Runs => {
+                return Err(format!("node {index} does not run\n"));
+            }
+            NodeWork::Start(index) if fates[index] == NodeFate::Runs => {
+                return Err(format!("node {index} runs already\n"));
+            }
+            NodeWork::Kill(index) => {
+                fates[index] = NodeFate::Killed;
+                nodes[index].kill();
+                nodes[index].wait().await.map_err(|error| format!("{error}\n"))?;
+            }
+            NodeWork::Start(index) => {
+                let (grpc, echo) = self.ways[index];
+                let started = self.children.node(index, grpc, echo);
+                nodes[index] = started.map_err(|error| format!("node {index}: {error:#}\n"))?;
+                fates[index] = NodeFate::Runs;
+            }
+        }
+        Ok(fates.iter().map(|fate| *fate == NodeFate::Runs).collect())
     }
 }
 
@@ -118,13 +180,14 @@ pub async fn watch(
     flags: &DemoFlags,
     (grpc, tls): (SocketAddr, Option<&ClientTls>),
     processes: &mut DemoProcesses,
+    mut supply: NodeSupply<'_>,
     (began, clocks): (Instant, Option<ClockScore>),
     stop: &CancellationToken,
 ) -> anyhow::Result<Watched> {
     let bar = progress_bar(flags);
     let mut fixes = open(grpc, tls).await?;
     let mut watched = Watched { clocks, ..Watched::default() };
-    let mut known = vec![false; processes.nodes.len()];
+    let mut fates = vec![NodeFate::Runs; processes.nodes.len()];
     // One interval for all iterations: it must elapse even if fixes arrive continuously.
     let mut checks = tokio::time::interval(CHECK_INTERVAL);
     checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -152,6 +215,7 @@ pub async fn watch(
                 bar.set_message(one_line(&fix));
                 if flags.kill_node_after == Some(watched.solved()) {
                     processes.nodes.iter_mut().next_back().into_iter().for_each(Child::kill);
+                    fates.iter_mut().next_back().into_iter().for_each(|fate| *fate = NodeFate::Killed);
                 }
             }
             status = processes.fusion.wait() => {
@@ -166,8 +230,12 @@ pub async fn watch(
                 break;
             }
             () = stop.cancelled() => break,
+            NodeOrder { work, answer } = supply.next() => {
+                // It is not an error if nobody waits for the answer.
+                let _ = answer.send(supply.work(work, &mut processes.nodes, &mut fates).await);
+            }
             _ = checks.tick() => {
-                if !check(flags, processes, &mut known, &mut watched, &bar)? {
+                if !check(processes, &mut fates, &mut watched, &bar)? {
                     break;
                 }
             }
@@ -176,9 +244,9 @@ pub async fn watch(
     if stop.is_cancelled() && processes.fusion.ended()?.is_some() {
         // The reader of the fixes has left: nobody takes what the nodes would drain.
         processes.nodes.iter_mut().for_each(Child::kill);
-        known.fill(true);
+        fates.fill(NodeFate::Ended);
     }
-    check(flags, processes, &mut known, &mut watched, &bar)?;
+    check(processes, &mut fates, &mut watched, &bar)?;
     bar.finish_and_clear();
     Ok(watched)
 }
@@ -225,14 +293,12 @@ async fn reopen(
 
 /// Reports processes that died since the last call; returns whether the demo can continue.
 fn check(
-    flags: &DemoFlags,
     processes: &mut DemoProcesses,
-    known: &mut [bool],
+    fates: &mut [NodeFate],
     watched: &mut Watched,
     bar: &ProgressBar,
 ) -> anyhow::Result<bool> {
-    let spared = usize::from(flags.kill_node_after.is_some_and(|after| watched.solved() >= after));
-    for (index, status) in processes.ended_nodes(known, spared)? {
+    for (index, status) in processes.ended_nodes(fates)? {
         let code = exit::code_of_child(status);
         if watched.solved() == 0 && code != exit::SOFTWARE {
             // The node has printed the reason itself.
@@ -244,8 +310,8 @@ fn check(
     }
     let relay = processes.relay.as_mut().map(Child::ended).transpose()?.flatten();
     watched.deaths.extend(relay.map(|status| death("the backhaul", Some(status))));
-    let none_left = known.iter().all(|ended| *ended);
-    let too_early = known.contains(&true) && watched.solved() == 0;
+    let none_left = fates.iter().all(|fate| *fate == NodeFate::Ended);
+    let too_early = fates.contains(&NodeFate::Ended) && watched.solved() == 0;
     Ok(relay.is_none() && !none_left && !too_early)
 }
 
