@@ -12,9 +12,11 @@ use trust::{ClientTls, Identity, Paths};
 
 use crate::commands::{self, certs::CertsCommand};
 use crate::demo::{self, DemoFlags};
+use crate::export;
 use crate::figures::{self, FigureFlags};
 use crate::kpi::{self, KpiFlags};
 use crate::latency::{self, LatencyFlags};
+use crate::score::{self, ScoreFlags};
 use crate::solve::angles::{AngleCase, AngleSolveFlags};
 use crate::solve::crb::CrbCase;
 use crate::solve::delay::DelayCase;
@@ -57,8 +59,16 @@ enum HylocCommand {
     /// Run a fusion center: assembles the reports of all nodes, estimates positions and publishes fixes.
     Fusion(Box<Layered<fusion_center::FusionOptions>>),
     /// Run the node of one IRS: estimates delays from echoes by matched filter and reports to the fusion center.
+    ///
+    ///   hyloc node --index 0
+    ///   hyloc node --echoes echoes/node-0.sigmf-meta
+    #[command(verbatim_doc_comment)]
     Node(Box<Layered<irs_node::NodeOptions>>),
     /// Run the simulator: sends echo frames to the nodes, and the truth to the fusion center for display.
+    ///
+    ///   hyloc simulate --fusion 127.0.0.1:7400 --frames 500
+    ///   hyloc simulate --frames 500 --echoes-out echoes --echoes-format npz
+    #[command(verbatim_doc_comment)]
     Simulate(Box<Layered<simulator::SimulatorOptions>>),
     /// Run a backhaul emulator: a TCP relay between nodes and fusion center with configurable impairments.
     ///
@@ -110,6 +120,8 @@ enum HylocCommand {
     #[command(verbatim_doc_comment)]
     Kpi(KpiFlags),
     /// Solve a recording (`--record DIR`) again: the same fixes, bit for bit.
+    ///
+    /// The fixes are compared with those that the recording contains; differences are named.
     Replay {
         /// Directory of the recording.
         directory: PathBuf,
@@ -120,6 +132,19 @@ enum HylocCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Score fixes of anybody against the truth and the exact bound.
+    ///
+    /// Prints availability, rms error, the gap to the bound with its 95 % interval, NEES (the mean normalised
+    /// squared error, if covariances are stated) with its interval, gross errors above 1 m, and for several targets
+    /// GOSPA with its parts. Frames of the truth that the fixes do not contain count as frames without a fix.
+    /// The score of the fix log of a demo is the summary of that demo. Examples:
+    ///
+    ///   hyloc score --truth fixes.jsonl --fixes mine.csv
+    ///   hyloc score --truth truth.jsonl --fixes mine.jsonl --scenario deploy/scenarios/paper.toml --json
+    ///
+    /// Exit code 65 names file, line and key of what cannot be read.
+    #[command(verbatim_doc_comment)]
+    Score(ScoreFlags),
     /// Check or generate scenarios.
     #[command(subcommand)]
     Scenario(ScenarioCommand),
@@ -239,6 +264,27 @@ enum ScenarioCommand {
         #[arg(long, value_name = "N", default_value = "1", value_parser = within::<u64>(1, 10_000))]
         scenes: u64,
     },
+    /// Write the site of a scenario as arrays, site.npz and site.json, for estimators outside of hyloc.
+    ///
+    /// The arrays are everything that an estimator may know: frequencies, and for every IRS the reflected
+    /// signal S_k, codes X_k with their subcarriers, position, axes, and offsets of elements and sensors;
+    /// noise and coverage. site.json has the scalars, the hash of the site, and the shape and unit of every
+    /// array. A scenario takes signals, codes and frequencies back, or those measured elsewhere, with its
+    /// key `measured`:
+    ///
+    ///   hyloc scenario export deploy/scenarios/paper.toml --out site
+    ///   hyloc scenario check --set measured=site/site.npz
+    #[command(verbatim_doc_comment)]
+    Export {
+        /// Scenario file, TOML; the defaults without one.
+        file: Option<PathBuf>,
+        /// Override one key; may be repeated.
+        #[arg(long = "set", value_name = "KEY=VALUE")]
+        overrides: Vec<String>,
+        /// Output directory.
+        #[arg(long, value_name = "DIR")]
+        out: PathBuf,
+    },
     /// Print a scenario with K IRSs on a ring around the coverage area, as TOML.
     ///
     /// Subcarriers and transmit antennas grow with K, so that the energy per path stays the same.
@@ -299,6 +345,7 @@ fn dispatch(command: HylocCommand) -> anyhow::Result<ExitCode> {
         HylocCommand::Replay { directory, fixes, json } => {
             commands::replay::replay(&directory, fixes.as_deref(), json)
         }
+        HylocCommand::Score(flags) => score::run(&flags),
         HylocCommand::Scenario(command) => match command {
             ScenarioCommand::Check { file, overrides, false_alarm_probability, frames_per_fix, json } => {
                 let conditions = DetectionConditions { false_alarm_probability, frames_per_fix };
@@ -307,6 +354,7 @@ fn dispatch(command: HylocCommand) -> anyhow::Result<ExitCode> {
             ScenarioCommand::Blocks { file, overrides, scenes } => {
                 commands::scenario::blocks(file, overrides, scenes)
             }
+            ScenarioCommand::Export { file, overrides, out } => export::export(file, overrides, &out),
             ScenarioCommand::Generate { nodes, scenario, overrides } => {
                 commands::scenario::generate(nodes, scenario, overrides)
             }

@@ -163,7 +163,10 @@ fn a_point_ends_when_its_interval_is_narrow_enough() {
             .map(|line| line.rsplit(',').next().unwrap().parse::<u64>().unwrap())
             .max()
             .unwrap();
-        assert!(high - low <= 4.0 && trials < 400 && trials % 25 == 0, "{low} to {high} after {trials}");
+        assert!(
+            high - low <= 4.0 && trials < 400 && trials.is_multiple_of(25),
+            "{low} to {high} after {trials}"
+        );
     }
 }
 

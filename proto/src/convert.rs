@@ -102,12 +102,13 @@ pub fn max_report_bytes(system: &System) -> usize {
 }
 
 /// Which matrix of a block: each has a dither of its own.
-const BLOCK: u64 = 0;
-const BLOCK_DERIVATIVE: u64 = 1;
-const SPECTRUM: u64 = 2;
+pub const BLOCK: u64 = 0;
+pub const BLOCK_DERIVATIVE: u64 = 1;
+pub const SPECTRUM: u64 = 2;
 
-/// Independent of the run, so that two runs of one scenario send the same bytes.
-fn dither_key(frame: FrameId, l: usize, k: usize, which: u64) -> DitherKey {
+/// Identifies the dither of a matrix of path (l, k). It is independent of the run, so that two runs of one scenario send the same
+/// bytes.
+pub fn dither_key(frame: FrameId, l: usize, k: usize, which: u64) -> DitherKey {
     DitherKey([frame.frame, l as u64, k as u64, which])
 }
 

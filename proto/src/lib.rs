@@ -1,7 +1,8 @@
 //! The wire formats and transports between the processes.
 //!
 //! [`v1`] contains the generated gRPC types, [`convert`] checks them and converts them to domain types, [`samples`]
-//! encodes matrices, [`echo`] transports echo frames over ZeroMQ or gRPC. No generated type is used past `convert`.
+//! encodes matrices, [`schema`] describes messages to readers of recordings, [`echo`] transports echo frames over ZeroMQ or
+//! gRPC, or reads them from files. No generated type is used past `convert`, except in recordings, which consist of messages.
 
 pub mod backoff;
 pub mod channel;
@@ -10,13 +11,20 @@ pub mod convert;
 pub mod echo;
 pub mod identity;
 pub mod samples;
+pub mod schema;
 pub mod secret;
 pub mod site;
 
-/// Generated from `hyloc/v1/fusion.proto` and `hyloc/v1/echoes.proto`.
+/// Generated from `hyloc/v1/*.proto`.
 #[allow(missing_docs, clippy::all, unused_qualifications)]
 pub mod v1 {
     tonic::include_proto!("hyloc.v1");
+}
+
+/// Generated from `foxglove/*.proto`: the schemas that Foxglove draws without a plugin.
+#[allow(missing_docs, clippy::all, unused_qualifications)]
+pub mod foxglove {
+    tonic::include_proto!("foxglove");
 }
 
 /// Version of the protocol; a node with another version is refused.

@@ -1,9 +1,11 @@
-//! Support for tests across crates: processes, containers, a browser, and reference vectors.
+//! Support for tests across crates: processes, containers, a browser, Prometheus, Python, and reference vectors.
 
 pub mod browser;
 pub mod containers;
 pub mod pipeline;
 pub mod process;
+pub mod prometheus;
+pub mod python;
 
 use std::path::Path;
 

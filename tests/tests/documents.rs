@@ -366,6 +366,18 @@ fn limits_are_those_of_the_code() {
             "MOST_SETTINGS_BYTES: u64 = 1 << 20;",
         ),
         (
+            "bytes of the metadata of a SigMF file of echoes",
+            "4 MiB",
+            "proto/src/echo/file/sigmf.rs",
+            "MOST_METADATA_BYTES: u64 = 4 << 20;",
+        ),
+        (
+            "frames of a numpy archive of echoes",
+            "2 097 152",
+            "proto/src/echo/file/npz.rs",
+            "MOST_FRAMES: usize = 1 << 21;",
+        ),
+        (
             "bytes of a file of problems",
             "64 MiB",
             "hyloc/src/solve/limits.rs",

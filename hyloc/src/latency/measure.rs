@@ -80,6 +80,7 @@ async fn attempt(
         // Long deadline, so that late reports count as late and not as missing.
         deadline_ms: Some(60_000),
         dashboard: false,
+        http_listen: None,
         allow_control: false,
         backhaul: profile.map(str::to_owned),
         tls: flags.tls,

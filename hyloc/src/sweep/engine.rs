@@ -15,7 +15,7 @@ use crate::commands::note;
 
 /// How the work ended.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum SweepEnd {
     Complete,
     /// By a signal, after so many units.
     Interrupted {
@@ -30,7 +30,7 @@ pub fn work(
     finished: &Finished,
     threads: Option<usize>,
     file: &mut ShardFile,
-) -> anyhow::Result<Ended> {
+) -> anyhow::Result<SweepEnd> {
     let threads = rayon::ThreadPoolBuilder::new().num_threads(threads.unwrap_or(0));
     let pool = threads.build().context("cannot start threads")?;
     let stop = stop_signal()?;
@@ -52,7 +52,7 @@ pub fn work(
     outcome?;
     let done = done.into_inner();
     let all = (0..unit_count(plan)).filter(|&unit| shard.has(unit)).count() as u64;
-    Ok(if done == all { Ended::Complete } else { Ended::Interrupted { done } })
+    Ok(if done == all { SweepEnd::Complete } else { SweepEnd::Interrupted { done } })
 }
 
 /// The outcomes of a unit, in the order of its trials; none if it was interrupted.

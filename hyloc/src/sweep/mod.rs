@@ -25,7 +25,7 @@ use clap::{Args, Subcommand};
 use telemetry::exit::{self, Failure};
 
 use crate::commands::note;
-use engine::Ended;
+use engine::SweepEnd;
 use grid::GridAxis;
 use plan::PlanFile;
 use store::{Shard, ShardHeader, unit_count};
@@ -128,7 +128,7 @@ fn sweep(flags: &SweepRunFlags) -> anyhow::Result<ExitCode> {
     let (mut shard_file, finished) = store::ShardFile::open(&flags.out, &header, flags.resume)?;
     output::write_plan(&flags.out, &file, &plan)?;
     match engine::work(&plan, shard, &finished, flags.threads, &mut shard_file)? {
-        Ended::Interrupted { done } => {
+        SweepEnd::Interrupted { done } => {
             let all = (0..unit_count(&plan)).filter(|&unit| shard.has(unit)).count();
             note(&format!(
                 "hyloc: interrupted; {done} of {all} units are kept in {}: --resume goes on",
@@ -136,8 +136,10 @@ fn sweep(flags: &SweepRunFlags) -> anyhow::Result<ExitCode> {
             ));
             Ok(ExitCode::from(130))
         }
-        Ended::Complete if shard == Shard::WHOLE => merge(&flags.out, flags.json).map(|()| ExitCode::SUCCESS),
-        Ended::Complete => {
+        SweepEnd::Complete if shard == Shard::WHOLE => {
+            merge(&flags.out, flags.json).map(|()| ExitCode::SUCCESS)
+        }
+        SweepEnd::Complete => {
             note(&format!("{} is complete", flags.out.join(shard.file_name()).display()));
             Ok(ExitCode::SUCCESS)
         }
