@@ -1,6 +1,6 @@
 //! Echo frames from the simulator to the nodes: the only module that knows ZeroMQ and bincode.
 //!
-//! A node may read a file instead ([`file`]). There are two transports. Over ZeroMQ, nodes subscribe at the simulator: its ROUTER is the endpoint in `zmtp`, a node's
+//! A node may read a file instead ([`mod@file`]). There are two transports. Over ZeroMQ, nodes subscribe at the simulator: its ROUTER is the endpoint in `zmtp`, a node's
 //! DEALER is that of the crate behind a guard. ZeroMQ has neither authentication nor encryption here and is for loopback
 //! and private networks. By gRPC, the simulator or any other program pushes into the nodes ([`grpc`]).
 //!
