@@ -238,8 +238,10 @@ def test_the_interpreter_runs_meanwhile(run: hyloc.Simulation) -> None:
     assert during > 5
 
 
+# A process that was started in the background of a shell ignores interrupts unless told otherwise.
 INTERRUPTED = """
 import os, signal, threading, hyloc
+signal.signal(signal.SIGINT, signal.default_int_handler)
 run = hyloc.simulate(hyloc.Scenario(), 50)
 import numpy as np
 echoes = np.concatenate([run.echoes] * 400)

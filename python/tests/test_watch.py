@@ -62,6 +62,7 @@ def test_fixes_as_they_are_made(address: str) -> None:
 
 INTERRUPTED = """
 import os, signal, sys, threading, hyloc
+signal.signal(signal.SIGINT, signal.default_int_handler)
 threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
 try:
     with hyloc.watch(sys.argv[1]) as fixes:
