@@ -12,7 +12,7 @@ mod hermitian;
 use divan::Bencher;
 use divan::counter::ItemsCount;
 use hermitian::HermitianBatch;
-use hyloc_estimation::linalg::{Instructions, PsdProjector};
+use hyloc_estimation::linalg::{Instructions, PsdProjector, Scalar};
 use nalgebra::DMatrix;
 use num_complex::Complex;
 use rand::SeedableRng;
@@ -26,7 +26,7 @@ fn main() {
     divan::main();
 }
 
-fn random_batch(order: usize) -> HermitianBatch {
+fn random_batch<T: Scalar>(order: usize) -> HermitianBatch<T> {
     let mut rng = ChaCha8Rng::seed_from_u64(7);
     let mut batch = HermitianBatch::zeros(order, COUNT);
     for matrix in 0..COUNT {
@@ -40,11 +40,11 @@ fn random_batch(order: usize) -> HermitianBatch {
     batch
 }
 
-fn bench_kernel(bencher: Bencher, order: usize, instructions: Instructions) {
+fn bench_kernel<T: Scalar>(bencher: Bencher, order: usize, instructions: Instructions) {
     if !instructions.is_available() {
         return;
     }
-    let given = random_batch(order);
+    let given = random_batch::<T>(order);
     let mut batch = given.clone();
     let mut projector = PsdProjector::with_instructions(order, instructions).unwrap();
     bencher.counter(ItemsCount::new(COUNT)).bench_local(|| {
@@ -53,24 +53,24 @@ fn bench_kernel(bencher: Bencher, order: usize, instructions: Instructions) {
     });
 }
 
-#[divan::bench(args = ORDERS)]
-fn kernel_avx512(bencher: Bencher, order: usize) {
-    bench_kernel(bencher, order, Instructions::Avx512);
+#[divan::bench(args = ORDERS, types = [f32, f64])]
+fn kernel_avx512<T: Scalar>(bencher: Bencher, order: usize) {
+    bench_kernel::<T>(bencher, order, Instructions::Avx512);
 }
 
-#[divan::bench(args = ORDERS)]
-fn kernel_avx2(bencher: Bencher, order: usize) {
-    bench_kernel(bencher, order, Instructions::Avx2);
+#[divan::bench(args = ORDERS, types = [f32, f64])]
+fn kernel_avx2<T: Scalar>(bencher: Bencher, order: usize) {
+    bench_kernel::<T>(bencher, order, Instructions::Avx2);
 }
 
-#[divan::bench(args = ORDERS)]
-fn kernel_baseline(bencher: Bencher, order: usize) {
-    bench_kernel(bencher, order, Instructions::Baseline);
+#[divan::bench(args = ORDERS, types = [f32, f64])]
+fn kernel_baseline<T: Scalar>(bencher: Bencher, order: usize) {
+    bench_kernel::<T>(bencher, order, Instructions::Baseline);
 }
 
 #[divan::bench(args = ORDERS)]
 fn nalgebra(bencher: Bencher, order: usize) {
-    let batch = random_batch(order);
+    let batch = random_batch::<f64>(order);
     let given: Vec<DMatrix<Complex<f64>>> = (0..COUNT).map(|matrix| batch.matrix(matrix)).collect();
     bencher.counter(ItemsCount::new(COUNT)).bench_local(|| {
         given

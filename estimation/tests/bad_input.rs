@@ -253,12 +253,12 @@ fn locators_refuse_what_does_not_determine_a_position() {
 
 #[test]
 fn projections_refuse_other_orders() {
-    assert!(PsdProjector::new(0).is_none());
-    let mut projector = PsdProjector::new(5).unwrap();
+    assert!(PsdProjector::<f64>::new(0).is_none());
+    let mut projector = PsdProjector::<f64>::new(5).unwrap();
     let mut smaller = vec![ComplexLanes::ZERO; triangle_index(4, 0)];
     assert!(projector.project_group(&mut smaller).is_none() && projector.project_group(&mut []).is_none());
     for instructions in [Instructions::Baseline, Instructions::Avx2, Instructions::Avx512] {
-        let made = PsdProjector::with_instructions(4, instructions);
+        let made = PsdProjector::<f32>::with_instructions(4, instructions);
         assert_eq!(made.is_some(), instructions.is_available());
     }
 }

@@ -7,13 +7,18 @@ mod hermitian;
 
 use counting::allocations;
 use hermitian::HermitianBatch;
-use hyloc_estimation::linalg::PsdProjector;
+use hyloc_estimation::linalg::{PsdProjector, Scalar};
 use num_complex::Complex;
 
 #[test]
 fn projection_allocates_nothing() {
+    allocates_nothing::<f64>();
+    allocates_nothing::<f32>();
+}
+
+fn allocates_nothing<T: Scalar>() {
     let order = 20;
-    let mut batch = HermitianBatch::zeros(order, 20);
+    let mut batch = HermitianBatch::<T>::zeros(order, 20);
     for matrix in 0..batch.count() {
         for row in 0..order {
             for column in 0..=row {

@@ -59,7 +59,7 @@ pub struct JointProblem {
 }
 
 /// Solution of a joint problem.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct JointSolution {
     /// Objective at the returned point, corrected to first order for its infeasibility.
     pub objective: f64,
@@ -125,6 +125,10 @@ impl JointProblem {
             if !finite(&path.block) {
                 return refuse("holds a value that is not finite");
             }
+        }
+        let pair = |i: usize| (self.paths[i].l, self.paths[i].k);
+        if (1..self.paths.len()).all(|i| pair(i - 1) < pair(i)) {
+            return Ok(());
         }
         let mut seen: Vec<(usize, usize)> = self.paths.iter().map(|p| (p.l, p.k)).collect();
         seen.sort_unstable();

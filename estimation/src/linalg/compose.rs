@@ -2,13 +2,16 @@
 
 use std::array;
 
-use super::lanes::{ComplexLanes, LANES, Lanes, triangle_index};
-use super::register::{Complexes, Register};
+use super::lanes::{LANES, Lanes, Scalar, triangle_index};
+use super::register::{ComplexValues, Complexes, Register, Values};
 
 /// Copies a group, scaled by powers of two to entries near one. Returns what undoes the scaling, and
 /// a zero that is NaN in lanes with an entry that is not finite.
 #[inline(always)]
-pub(super) fn load_scaled<R: Register>(group: &[ComplexLanes], matrix: &mut [ComplexLanes]) -> (R, R) {
+pub(super) fn load_scaled<R: Register>(
+    group: &[ComplexValues<R>],
+    matrix: &mut [ComplexValues<R>],
+) -> (R, R) {
     let mut largest = R::zero();
     let mut flaw = R::zero();
     for entry in group {
@@ -16,37 +19,33 @@ pub(super) fn load_scaled<R: Register>(group: &[ComplexLanes], matrix: &mut [Com
         largest = re.abs().max(im.abs().max(largest));
         flaw = re.mul_add(R::zero(), im.mul_add(R::zero(), flaw));
     }
-    let scale = R::load(&Lanes(largest.to_array().map(inverse_power_of_two)));
+    let scale = R::load(&Lanes(largest.to_array().map(Scalar::inverse_power_of_two)));
     for (to, from) in matrix.iter_mut().zip(group) {
         Complexes::load(from).scaled(scale).store(to);
     }
     (scale.recip(), flaw)
 }
 
-/// The power of two that brings a positive number to between one and two, as far as its inverse is
-/// a normal number.
-#[inline(always)]
-fn inverse_power_of_two(value: f64) -> f64 {
-    let exponent = (value.to_bits() >> 52).clamp(1, 2045);
-    f64::from_bits((2046 - exponent) << 52)
-}
-
 /// Which eigenvalues the projection is built from.
-pub(super) struct Side {
+pub(super) struct Side<T> {
     /// The number of eigenvalues, of the lane with the most.
     pub(super) width: usize,
     /// One where the negative eigenvalues are taken, and the given matrix is kept; else zero.
-    pub(super) keep: Lanes,
+    pub(super) keep: Lanes<T>,
     /// The number of positive eigenvalues.
     pub(super) positive: [usize; LANES],
     /// Their sum.
-    pub(super) trace: Lanes,
+    pub(super) trace: Lanes<T>,
 }
 
 /// Picks the positive or the negative eigenvalues, of which there are fewer: their places in `chosen`,
 /// the roots of their magnitudes in `roots`; zeros fill up.
 #[inline(always)]
-pub(super) fn choose_side(values: &[Lanes], chosen: &mut [[usize; LANES]], roots: &mut [Lanes]) -> Side {
+pub(super) fn choose_side<T: Scalar>(
+    values: &[Lanes<T>],
+    chosen: &mut [[usize; LANES]],
+    roots: &mut [Lanes<T>],
+) -> Side<T> {
     let mut side = Side { width: 0, keep: Lanes::ZERO, positive: [0; LANES], trace: Lanes::ZERO };
     chosen.fill([0; LANES]);
     roots.fill(Lanes::ZERO);
@@ -57,16 +56,17 @@ pub(super) fn choose_side(values: &[Lanes], chosen: &mut [[usize; LANES]], roots
 }
 
 #[inline(always)]
-fn choose_in_lane(
+fn choose_in_lane<T: Scalar>(
     lane: usize,
-    values: &[Lanes],
+    values: &[Lanes<T>],
     chosen: &mut [[usize; LANES]],
-    roots: &mut [Lanes],
-    side: &mut Side,
+    roots: &mut [Lanes<T>],
+    side: &mut Side<T>,
 ) {
-    let negligible = values.len() as f64 * f64::EPSILON;
+    let negligible = values.len() as f64 * T::EPSILON;
     let (mut positive, mut negative, mut trace) = (0, 0, 0.0);
-    for value in values.iter().map(|value| value.0[lane]) {
+    for value in values {
+        let value: f64 = value.0[lane].into();
         positive += usize::from(value > negligible);
         negative += usize::from(value < -negligible);
         trace += if value > negligible { value } else { 0.0 };
@@ -75,31 +75,31 @@ fn choose_in_lane(
     let sign = if keeps { -1.0 } else { 1.0 };
     let mut taken = 0;
     for (place, value) in values.iter().enumerate() {
-        let value = sign * value.0[lane];
+        let value = sign * value.0[lane].into();
         if value > negligible {
             chosen[taken][lane] = place;
-            roots[taken].0[lane] = value.sqrt();
+            roots[taken].0[lane] = T::rounded(value.sqrt());
             taken += 1;
         }
     }
     side.width = side.width.max(taken);
-    side.keep.0[lane] = f64::from(u8::from(keeps));
+    side.keep.0[lane] = if keeps { T::ONE } else { T::ZERO };
     side.positive[lane] = positive;
-    side.trace.0[lane] = trace;
+    side.trace.0[lane] = T::rounded(trace);
 }
 
 /// Collects the chosen vectors times their roots as the columns of `factor`, stored row by row.
 #[inline(always)]
 pub(super) fn gather<R: Register>(
-    vectors: &[Lanes],
+    vectors: &[Values<R>],
     chosen: &[[usize; LANES]],
-    roots: &[Lanes],
-    factor: &mut [ComplexLanes],
+    roots: &[Values<R>],
+    factor: &mut [ComplexValues<R>],
 ) {
     let width = chosen.len();
     for (column, (places, root)) in chosen.iter().zip(roots).enumerate() {
         let order = factor.len() / width;
-        let sources: [&[Lanes]; LANES] = array::from_fn(|lane| &vectors[places[lane] * order..][..order]);
+        let sources: [&[Values<R>]; LANES] = array::from_fn(|lane| &vectors[places[lane] * order..][..order]);
         let root = R::load(root);
         for row in 0..order {
             let entry = Lanes(array::from_fn(|lane| sources[lane][row].0[lane]));
@@ -111,7 +111,7 @@ pub(super) fn gather<R: Register>(
 
 /// The result: `factor factor^H`, scaled back, plus the given matrix where it is kept.
 pub(super) struct Composition<'a, R: Register> {
-    pub(super) factor: &'a [ComplexLanes],
+    pub(super) factor: &'a [ComplexValues<R>],
     pub(super) width: usize,
     pub(super) keep: R::Mask,
     pub(super) unscale: R,
@@ -121,7 +121,7 @@ pub(super) struct Composition<'a, R: Register> {
 impl<R: Register> Composition<'_, R> {
     /// Replaces the given group by the result, in tiles of two by two entries.
     #[inline(always)]
-    pub(super) fn store(&self, order: usize, group: &mut [ComplexLanes]) {
+    pub(super) fn store(&self, order: usize, group: &mut [ComplexValues<R>]) {
         for row in (0..order - 1).step_by(2) {
             for column in (0..row).step_by(2) {
                 self.store_tile::<2, 2>(row, column, group);
@@ -142,11 +142,11 @@ impl<R: Register> Composition<'_, R> {
         &self,
         row: usize,
         column: usize,
-        group: &mut [ComplexLanes],
+        group: &mut [ComplexValues<R>],
     ) {
         let line = |index: usize| &self.factor[index * self.width..][..self.width];
-        let left: [&[ComplexLanes]; ROWS] = array::from_fn(|i| line(row + i));
-        let right: [&[ComplexLanes]; COLUMNS] = array::from_fn(|j| line(column + j));
+        let left: [&[ComplexValues<R>]; ROWS] = array::from_fn(|i| line(row + i));
+        let right: [&[ComplexValues<R>]; COLUMNS] = array::from_fn(|j| line(column + j));
         let mut sums = [[Complexes::<R>::zero(); COLUMNS]; ROWS];
         for t in 0..self.width {
             let y: [Complexes<R>; COLUMNS] = array::from_fn(|j| Complexes::load(&right[j][t]));

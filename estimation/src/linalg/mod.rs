@@ -55,5 +55,5 @@ mod tridiagonal;
 mod x86;
 
 pub(crate) use dispatch::{Kernel, dispatch};
-pub use lanes::{ComplexLanes, LANES, Lanes, triangle_index};
+pub use lanes::{ComplexLanes, LANES, Lanes, Scalar, triangle_index};
 pub use project::{GroupSpectrum, Instructions, PsdProjector};

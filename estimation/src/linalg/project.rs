@@ -2,7 +2,7 @@
 
 use super::compose::{Composition, choose_side, gather, load_scaled};
 use super::dispatch::{Kernel, dispatch};
-use super::lanes::{ComplexLanes, LANES, Lanes, triangle_index};
+use super::lanes::{ComplexLanes, LANES, Lanes, Scalar, triangle_index};
 use super::ql::decompose;
 use super::register::Register;
 use super::tridiagonal::{back_transform, reduce};
@@ -52,26 +52,26 @@ impl Instructions {
 ///
 /// Holds the scratch, so that a projection allocates nothing; one per thread.
 #[derive(Clone, Debug)]
-pub struct PsdProjector {
+pub struct PsdProjector<T> {
     order: usize,
     instructions: Instructions,
-    scratch: Scratch,
+    scratch: Scratch<T>,
 }
 
 #[derive(Clone, Debug)]
-struct Scratch {
-    matrix: Vec<ComplexLanes>,
-    tau: Vec<ComplexLanes>,
-    products: Vec<ComplexLanes>,
-    diagonal: Vec<Lanes>,
-    subdiagonal: Vec<Lanes>,
-    vectors: Vec<Lanes>,
+struct Scratch<T> {
+    matrix: Vec<ComplexLanes<T>>,
+    tau: Vec<ComplexLanes<T>>,
+    products: Vec<ComplexLanes<T>>,
+    diagonal: Vec<Lanes<T>>,
+    subdiagonal: Vec<Lanes<T>>,
+    vectors: Vec<Lanes<T>>,
     chosen: Vec<[usize; LANES]>,
-    roots: Vec<Lanes>,
-    factor: Vec<ComplexLanes>,
+    roots: Vec<Lanes<T>>,
+    factor: Vec<ComplexLanes<T>>,
 }
 
-impl PsdProjector {
+impl<T: Scalar> PsdProjector<T> {
     /// For matrices of order `order` with the best instructions there are; none if the order is zero.
     pub fn new(order: usize) -> Option<Self> {
         Self::with_instructions(order, Instructions::detect())
@@ -103,30 +103,30 @@ impl PsdProjector {
     ///
     /// A matrix with an entry that is not finite becomes NaN throughout, with a trace of NaN; its
     /// neighbours are not affected. None if the group is of another order.
-    pub fn project_group(&mut self, group: &mut [ComplexLanes]) -> Option<GroupSpectrum> {
+    pub fn project_group(&mut self, group: &mut [ComplexLanes<T>]) -> Option<GroupSpectrum> {
         let fits = group.len() == triangle_index(self.order, 0);
         fits.then(|| dispatch(self.instructions, Projection { scratch: &mut self.scratch, group }))
     }
 }
 
 /// The projection as a kernel.
-struct Projection<'a> {
-    scratch: &'a mut Scratch,
-    group: &'a mut [ComplexLanes],
+struct Projection<'a, T> {
+    scratch: &'a mut Scratch<T>,
+    group: &'a mut [ComplexLanes<T>],
 }
 
-impl Kernel for Projection<'_> {
+impl<T: Scalar> Kernel<T> for Projection<'_, T> {
     type Output = GroupSpectrum;
 
     #[inline(always)]
-    fn run<R: Register>(self) -> GroupSpectrum {
+    fn run<R: Register<Scalar = T>>(self) -> GroupSpectrum {
         self.scratch.project::<R>(self.group)
     }
 }
 
-impl Scratch {
+impl<T: Scalar> Scratch<T> {
     #[inline(always)]
-    fn project<R: Register>(&mut self, group: &mut [ComplexLanes]) -> GroupSpectrum {
+    fn project<R: Register<Scalar = T>>(&mut self, group: &mut [ComplexLanes<T>]) -> GroupSpectrum {
         let order = self.tau.len();
         let (unscale, flaw) = load_scaled::<R>(group, &mut self.matrix);
         let Self { matrix, tau, diagonal, subdiagonal, vectors, .. } = self;
@@ -138,8 +138,8 @@ impl Scratch {
         back_transform::<R>(matrix, tau, factor, side.width);
         let keep = R::load(&side.keep).greater(R::zero());
         Composition { factor, width: side.width, keep, unscale, flaw }.store(order, group);
-        let mut trace = Lanes::ZERO;
+        let mut trace = Lanes::<T>::ZERO;
         R::load(&side.trace).mul_add(unscale, flaw).store(&mut trace);
-        GroupSpectrum { positive: side.positive, trace: trace.0 }
+        GroupSpectrum { positive: side.positive, trace: trace.0.map(Into::into) }
     }
 }

@@ -9,15 +9,12 @@
 
 use std::ops::Range;
 
-use super::lanes::{LANES, Lanes};
-use super::register::Register;
+use super::lanes::{LANES, Lanes, Scalar};
+use super::register::{Register, Values};
 
-/// A coupling below this (of a matrix scaled to entries near 1) is dropped. The projection is
+/// A coupling below so many units of rounding (of a matrix scaled to entries near 1) is dropped. The projection is
 /// nonexpansive, so dropping changes it by at most `sqrt(2 n)` times as much.
-const NEGLIGIBLE: f64 = 1.0 / (1_u64 << 50) as f64;
-
-/// Below this the squared length of a rotation's vector counts as zero.
-const NEGLIGIBLE_SQUARE: f64 = 1e-280;
+const NEGLIGIBLE: f64 = 4.0;
 
 /// Sweeps per eigenvalue after which the iteration gives up (as LAPACK's `dsteqr`).
 const SWEEPS_PER_VALUE: usize = 30;
@@ -36,9 +33,9 @@ struct SpectrumBlocks<R> {
 /// one after the other, lane by lane. `subdiagonal` has the length of `diagonal`; its last is unused.
 #[inline(always)]
 pub(super) fn decompose<R: Register>(
-    diagonal: &mut [Lanes],
-    subdiagonal: &mut [Lanes],
-    vectors: &mut [Lanes],
+    diagonal: &mut [Values<R>],
+    subdiagonal: &mut [Values<R>],
+    vectors: &mut [Values<R>],
 ) {
     let order = diagonal.len();
     set_identity(vectors, order);
@@ -54,16 +51,20 @@ pub(super) fn decompose<R: Register>(
 }
 
 #[inline(always)]
-fn set_identity(vectors: &mut [Lanes], order: usize) {
+fn set_identity<T: Scalar>(vectors: &mut [Lanes<T>], order: usize) {
     vectors.fill(Lanes::ZERO);
     for entry in vectors.iter_mut().step_by(order + 1) {
-        *entry = Lanes([1.0; LANES]);
+        *entry = Lanes([T::ONE; LANES]);
     }
 }
 
 /// Finds each lane's block at or above `bottom`; none, with `last = 0`, for a lane that is done.
 #[inline(always)]
-fn find_blocks<R: Register>(diagonal: &[Lanes], subdiagonal: &[Lanes], bottom: usize) -> SpectrumBlocks<R> {
+fn find_blocks<R: Register>(
+    diagonal: &[Values<R>],
+    subdiagonal: &[Values<R>],
+    bottom: usize,
+) -> SpectrumBlocks<R> {
     let end = diagonal.len() - 1;
     let mut split = R::splat(end as f64);
     let (mut first, mut last) = (split, R::zero());
@@ -73,7 +74,7 @@ fn find_blocks<R: Register>(diagonal: &[Lanes], subdiagonal: &[Lanes], bottom: u
     let mut lowest = end;
     for i in (bottom..end).rev() {
         let (value, coupling) = (R::load(&diagonal[i]), R::load(&subdiagonal[i]));
-        let alive = coupling.abs().greater(R::splat(NEGLIGIBLE));
+        let alive = coupling.abs().greater(R::splat(NEGLIGIBLE * R::Scalar::EPSILON));
         let here = R::splat(i as f64);
         split = R::select(alive, split, here);
         corner = R::select(alive, corner, value);
@@ -128,7 +129,7 @@ struct Chase<'a, R> {
 
 impl<'a, R: Register> Chase<'a, R> {
     #[inline(always)]
-    fn new(blocks: &'a SpectrumBlocks<R>, above: &Lanes, beyond: &Lanes) -> Self {
+    fn new(blocks: &'a SpectrumBlocks<R>, above: &Values<R>, beyond: &Values<R>) -> Self {
         let one = R::splat(1.0);
         let (above, beyond) = (R::load(above), R::load(beyond));
         Self { blocks, sine: one, cosine: one, sine_square: one, bulge: blocks.start, above, beyond }
@@ -139,7 +140,7 @@ impl<'a, R: Register> Chase<'a, R> {
     /// What the next rotation waits for is taken from the squared length of what is rotated, not
     /// from the rotation, which keeps the square root off the path from one to the next.
     #[inline(always)]
-    fn step(&mut self, i: usize, diagonal: &mut [Lanes], subdiagonal: &mut [Lanes]) -> Rotation<R> {
+    fn step(&mut self, i: usize, diagonal: &mut [Values<R>], subdiagonal: &mut [Values<R>]) -> Rotation<R> {
         let (zero, one) = (R::zero(), R::splat(1.0));
         let SpectrumBlocks { first, last, .. } = *self.blocks;
         let index = i as f64;
@@ -150,7 +151,7 @@ impl<'a, R: Register> Chase<'a, R> {
         let (far, near, bulge) = (self.sine * coupling, self.cosine * coupling, self.bulge);
         let far_square = self.sine_square * (coupling * coupling);
         let square = bulge.mul_add(bulge, far_square);
-        let turning = R::both(active, square.greater(R::splat(NEGLIGIBLE_SQUARE)));
+        let turning = R::both(active, square.greater(R::splat(R::Scalar::TINY)));
         let (inverse, root) = square.recip_and_recip_sqrt();
         let root = R::select(turning, root, zero);
         let rotation = Rotation { cosine: R::select(turning, bulge * root, one), sine: far * root };
@@ -179,9 +180,9 @@ impl<'a, R: Register> Chase<'a, R> {
 fn run_sweep<R: Register>(
     blocks: &SpectrumBlocks<R>,
     sweep: usize,
-    diagonal: &mut [Lanes],
-    subdiagonal: &mut [Lanes],
-    vectors: &mut [Lanes],
+    diagonal: &mut [Values<R>],
+    subdiagonal: &mut [Values<R>],
+    vectors: &mut [Values<R>],
 ) {
     let order = diagonal.len();
     let (bottom, mut index) = (blocks.bottom, blocks.top);
@@ -221,7 +222,13 @@ fn first_row(column: usize, sweep: usize) -> usize {
 
 /// Turns the vectors `column` and `column + 1`.
 #[inline(always)]
-fn rotate_two<R: Register>(vectors: &mut [Lanes], order: usize, column: usize, row: usize, by: Rotation<R>) {
+fn rotate_two<R: Register>(
+    vectors: &mut [Values<R>],
+    order: usize,
+    column: usize,
+    row: usize,
+    by: Rotation<R>,
+) {
     let (left, right) = vectors[column * order..(column + 2) * order].split_at_mut(order);
     for (x, y) in left[row..].iter_mut().zip(&mut right[row..]) {
         let (low, high) = by.apply(R::load(x), R::load(y));
@@ -233,7 +240,7 @@ fn rotate_two<R: Register>(vectors: &mut [Lanes], order: usize, column: usize, r
 /// Turns the vectors `column + 1` and `column + 2`, then `column` and `column + 1`.
 #[inline(always)]
 fn rotate_three<R: Register>(
-    vectors: &mut [Lanes],
+    vectors: &mut [Values<R>],
     order: usize,
     column: usize,
     rows: Range<usize>,

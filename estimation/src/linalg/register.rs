@@ -6,14 +6,16 @@
 use std::array;
 use std::ops::{Add, Mul, Neg, Sub};
 
-use super::lanes::{ComplexLanes, LANES, Lanes};
+use super::lanes::{ComplexLanes, LANES, Lanes, Scalar};
 
 /// [`LANES`] numbers and the operations on them, each lane by lane.
 ///
 /// Every method is always inlined, so that it takes the instruction set of the kernel's entry.
-pub(crate) trait Register:
+pub trait Register:
     Copy + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Neg<Output = Self>
 {
+    /// One number.
+    type Scalar: Scalar;
     /// A boolean for each lane.
     type Mask: Copy;
 
@@ -21,9 +23,9 @@ pub(crate) trait Register:
     const MANY: bool;
 
     /// Loads from memory.
-    fn load(from: &Lanes) -> Self;
+    fn load(from: &Lanes<Self::Scalar>) -> Self;
     /// Stores to memory.
-    fn store(self, to: &mut Lanes);
+    fn store(self, to: &mut Lanes<Self::Scalar>);
     /// The same number in every lane.
     fn splat(value: f64) -> Self;
     /// `self * factor + term`.
@@ -63,17 +65,76 @@ pub(crate) trait Register:
 
     /// As an array.
     #[inline(always)]
-    fn to_array(self) -> [f64; LANES] {
+    fn to_array(self) -> [Self::Scalar; LANES] {
         let mut lanes = Lanes::ZERO;
         self.store(&mut lanes);
         lanes.0
     }
 }
 
-/// Implements operators of a register type, one expression each, always inlined.
+/// Arithmetic of a precision on plain numbers.
+pub trait Arithmetic:
+    Scalar + Add<Output = Self> + Sub<Output = Self> + Mul<Output = Self> + Neg<Output = Self> + PartialOrd
+{
+    /// `self * factor + term`, rounded once.
+    fn fused(self, factor: Self, term: Self) -> Self;
+    /// Square root.
+    fn root(self) -> Self;
+    /// Reciprocal.
+    fn inverse(self) -> Self;
+    /// Magnitude with the sign of another number.
+    fn signed(self, sign: Self) -> Self;
+}
+
+macro_rules! arithmetic {
+    ($($scalar:ident)*) => {$(
+        impl Arithmetic for $scalar {
+            #[inline(always)]
+            fn fused(self, factor: Self, term: Self) -> Self {
+                self.mul_add(factor, term)
+            }
+            #[inline(always)]
+            fn root(self) -> Self {
+                self.sqrt()
+            }
+            #[inline(always)]
+            fn inverse(self) -> Self {
+                self.recip()
+            }
+            #[inline(always)]
+            fn signed(self, sign: Self) -> Self {
+                self.copysign(sign)
+            }
+        }
+    )*};
+}
+
+arithmetic! { f32 f64 }
+
+/// Plain arrays, for every machine.
+#[derive(Clone, Copy)]
+pub struct Portable<T>([T; LANES]);
+
+impl<T: Arithmetic> Portable<T> {
+    /// Whether every machine of the target can fuse a product with a sum; without hardware for it
+    /// that takes a hundred times as long.
+    const FUSED: bool = cfg!(any(target_arch = "aarch64", target_feature = "fma"));
+
+    #[inline(always)]
+    fn map(self, op: impl Fn(T) -> T) -> Self {
+        Self(array::from_fn(|k| op(self.0[k])))
+    }
+
+    #[inline(always)]
+    fn zip(self, other: Self, op: impl Fn(T, T) -> T) -> Self {
+        Self(array::from_fn(|k| op(self.0[k], other.0[k])))
+    }
+}
+
+/// Implements an operator lane by lane.
 macro_rules! operators {
-    ($kind:ident: $($trait:ident $method:ident |$a:ident $(, $b:ident)?| $body:expr;)*) => {$(
-        impl $trait for $kind {
+    ($($trait:ident $method:ident |$a:ident $(, $b:ident)?| $body:expr;)*) => {$(
+        impl<T: Arithmetic> $trait for Portable<T> {
             type Output = Self;
 
             #[inline(always)]
@@ -85,89 +146,85 @@ macro_rules! operators {
     )*};
 }
 
-/// Functions of [`Register`], always inlined; after `self a:` they are methods whose receiver is called `a`.
-macro_rules! operations {
-    ($(fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty $body:block)*) => {$(
-        #[inline(always)]
-        fn $name($($argument: $type),*) -> $result $body
-    )*};
-    (self $a:ident: $(fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty $body:block)*) => {
-        operations! { @ $a $(fn $name($($argument: $type),*) -> $result $body)* }
-    };
-    (@ $a:ident) => {};
-    (@ $a:ident fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty $body:block $($rest:tt)*) => {
-        #[inline(always)]
-        fn $name(self $(, $argument: $type)*) -> $result {
-            let $a = self;
-            $body
-        }
-        operations! { @ $a $($rest)* }
-    };
-}
-
-pub(super) use {operations, operators};
-
-/// Plain arrays, for every machine.
-#[derive(Clone, Copy)]
-pub(crate) struct Portable([f64; LANES]);
-
-impl Portable {
-    /// Whether every machine of the target can fuse a product with a sum; without hardware for it
-    /// that takes a hundred times as long.
-    const FUSED: bool = cfg!(any(target_arch = "aarch64", target_feature = "fma"));
-
-    #[inline(always)]
-    fn map(self, op: impl Fn(f64) -> f64) -> Self {
-        Self(array::from_fn(|k| op(self.0[k])))
-    }
-
-    #[inline(always)]
-    fn zip(self, other: Self, op: impl Fn(f64, f64) -> f64) -> Self {
-        Self(array::from_fn(|k| op(self.0[k], other.0[k])))
-    }
-}
-
-operators! { Portable:
+operators! {
     Add add |a, b| a.zip(b, |a, b| a + b);
     Sub sub |a, b| a.zip(b, |a, b| a - b);
     Mul mul |a, b| a.zip(b, |a, b| a * b);
     Neg neg |a| a.map(|a| -a);
 }
 
-impl Register for Portable {
+impl<T: Arithmetic> Register for Portable<T> {
+    type Scalar = T;
     type Mask = [bool; LANES];
 
     const MANY: bool = false;
 
-    operations! {
-        fn load(from: &Lanes) -> Self { Self(from.0) }
-        fn splat(value: f64) -> Self { Self([value; LANES]) }
-        fn both(first: Self::Mask, second: Self::Mask) -> Self::Mask { array::from_fn(|k| first[k] & second[k]) }
-        fn any(mask: Self::Mask) -> bool { mask.contains(&true) }
-        fn select(mask: Self::Mask, yes: Self, no: Self) -> Self {
-            Self(array::from_fn(|k| if mask[k] { yes.0[k] } else { no.0[k] }))
+    #[inline(always)]
+    fn load(from: &Lanes<T>) -> Self {
+        Self(from.0)
+    }
+    #[inline(always)]
+    fn store(self, to: &mut Lanes<T>) {
+        to.0 = self.0;
+    }
+    #[inline(always)]
+    fn splat(value: f64) -> Self {
+        Self([T::rounded(value); LANES])
+    }
+    #[inline(always)]
+    fn mul_add(self, factor: Self, term: Self) -> Self {
+        if Self::FUSED {
+            Self(array::from_fn(|k| self.0[k].fused(factor.0[k], term.0[k])))
+        } else {
+            self * factor + term
         }
     }
-    operations! { self a:
-        fn store(to: &mut Lanes) -> () { to.0 = a.0 }
-        fn mul_add(factor: Self, term: Self) -> Self {
-            if Self::FUSED {
-                Self(array::from_fn(|k| a.0[k].mul_add(factor.0[k], term.0[k])))
-            } else {
-                a * factor + term
-            }
-        }
-        fn neg_mul_add(factor: Self, term: Self) -> Self {
-            if Self::FUSED { (-a).mul_add(factor, term) } else { term - a * factor }
-        }
-        fn sqrt() -> Self { a.map(f64::sqrt) }
-        fn recip() -> Self { a.map(|a| 1.0 / a) }
-        fn abs() -> Self { a.map(f64::abs) }
-        fn copysign(sign: Self) -> Self { a.zip(sign, f64::copysign) }
-        fn max(other: Self) -> Self { a.zip(other, |a, b| if a > b { a } else { b }) }
-        fn greater(other: Self) -> Self::Mask { array::from_fn(|k| a.0[k] > other.0[k]) }
+    #[inline(always)]
+    fn neg_mul_add(self, factor: Self, term: Self) -> Self {
+        if Self::FUSED { (-self).mul_add(factor, term) } else { term - self * factor }
+    }
+    #[inline(always)]
+    fn sqrt(self) -> Self {
+        self.map(T::root)
+    }
+    #[inline(always)]
+    fn recip(self) -> Self {
+        self.map(T::inverse)
+    }
+    #[inline(always)]
+    fn abs(self) -> Self {
+        self.map(|a| a.signed(T::ONE))
+    }
+    #[inline(always)]
+    fn copysign(self, sign: Self) -> Self {
+        self.zip(sign, T::signed)
+    }
+    #[inline(always)]
+    fn max(self, other: Self) -> Self {
+        self.zip(other, |a, b| if a > b { a } else { b })
+    }
+    #[inline(always)]
+    fn greater(self, other: Self) -> [bool; LANES] {
+        array::from_fn(|k| self.0[k] > other.0[k])
+    }
+    #[inline(always)]
+    fn both(first: [bool; LANES], second: [bool; LANES]) -> [bool; LANES] {
+        array::from_fn(|k| first[k] & second[k])
+    }
+    #[inline(always)]
+    fn any(mask: [bool; LANES]) -> bool {
+        mask.contains(&true)
+    }
+    #[inline(always)]
+    fn select(mask: [bool; LANES], yes: Self, no: Self) -> Self {
+        Self(array::from_fn(|k| if mask[k] { yes.0[k] } else { no.0[k] }))
     }
 }
+
+/// Numbers in memory, as a register loads them.
+pub(crate) type Values<R> = Lanes<<R as Register>::Scalar>;
+/// Complex numbers in memory, as registers load them.
+pub(crate) type ComplexValues<R> = ComplexLanes<<R as Register>::Scalar>;
 
 /// One complex number per lane.
 #[derive(Clone, Copy)]
@@ -194,12 +251,12 @@ impl<R: Register> Complexes<R> {
     }
 
     #[inline(always)]
-    pub(crate) fn load(from: &ComplexLanes) -> Self {
+    pub(crate) fn load(from: &ComplexValues<R>) -> Self {
         Self { re: R::load(&from.re), im: R::load(&from.im) }
     }
 
     #[inline(always)]
-    pub(crate) fn store(self, to: &mut ComplexLanes) {
+    pub(crate) fn store(self, to: &mut ComplexValues<R>) {
         self.re.store(&mut to.re);
         self.im.store(&mut to.im);
     }

@@ -9,17 +9,14 @@
 
 use std::array;
 
-use super::lanes::{ComplexLanes, Lanes, triangle_index};
-use super::register::{Complexes, Register};
-
-/// Rows whose squared norm (of a matrix scaled to entries near 1) is below this count as zero.
-const NEGLIGIBLE_SQUARE: f64 = 1e-60;
+use super::lanes::{Scalar, triangle_index};
+use super::register::{ComplexValues, Complexes, Register, Values};
 
 /// A Hermitian matrix `u w^H + w u^H` that is still to be subtracted.
 #[derive(Clone, Copy)]
-struct RankTwo<'a> {
-    u: &'a [ComplexLanes],
-    w: &'a [ComplexLanes],
+struct RankTwo<'a, R: Register> {
+    u: &'a [ComplexValues<R>],
+    w: &'a [ComplexValues<R>],
 }
 
 /// Reduces the packed lower triangle `matrix` of order `diagonal.len()`.
@@ -29,11 +26,11 @@ struct RankTwo<'a> {
 /// reflector does to the block is subtracted in the pass that multiplies the next one by it.
 #[inline(always)]
 pub(super) fn reduce<R: Register>(
-    matrix: &mut [ComplexLanes],
-    diagonal: &mut [Lanes],
-    subdiagonal: &mut [Lanes],
-    tau: &mut [ComplexLanes],
-    scratch: &mut [ComplexLanes],
+    matrix: &mut [ComplexValues<R>],
+    diagonal: &mut [Values<R>],
+    subdiagonal: &mut [Values<R>],
+    tau: &mut [ComplexValues<R>],
+    scratch: &mut [ComplexValues<R>],
 ) {
     let (mut before, mut product) = scratch.split_at_mut(diagonal.len());
     for order in (0..diagonal.len()).rev() {
@@ -65,7 +62,7 @@ pub(super) fn reduce<R: Register>(
 
 /// Subtracts from the last row of the block what is pending.
 #[inline(always)]
-fn subtract_from_row<R: Register>(row: &mut [ComplexLanes], RankTwo { u, w }: RankTwo<'_>) {
+fn subtract_from_row<R: Register>(row: &mut [ComplexValues<R>], RankTwo { u, w }: RankTwo<'_, R>) {
     let last = row.len() - 1;
     let (left, right) = (Complexes::<R>::load(&u[last]), Complexes::<R>::load(&w[last]));
     for ((entry, x), y) in row.iter_mut().zip(u).zip(w) {
@@ -77,7 +74,7 @@ fn subtract_from_row<R: Register>(row: &mut [ComplexLanes], RankTwo { u, w }: Ra
 /// Turns a row into the `u` that maps its conjugate onto the last unit vector; returns the real
 /// length left there (with sign) and `tau`.
 #[inline(always)]
-fn reflector<R: Register>(row: &mut [ComplexLanes]) -> (R, Complexes<R>) {
+fn reflector<R: Register>(row: &mut [ComplexValues<R>]) -> (R, Complexes<R>) {
     let mut sums = Complexes::<R>::zero();
     for entry in row.iter_mut() {
         let (re, im) = (R::load(&entry.re), -R::load(&entry.im));
@@ -87,7 +84,7 @@ fn reflector<R: Register>(row: &mut [ComplexLanes]) -> (R, Complexes<R>) {
     let square = sums.re + sums.im;
     let entry = &mut row[row.len() - 1];
     let last = Complexes::<R>::load(entry);
-    let present = square.greater(R::splat(NEGLIGIBLE_SQUARE));
+    let present = square.greater(R::splat(R::Scalar::NEGLIGIBLE_SQUARE));
     let norm = square.sqrt();
     let length = -norm.copysign(last.re);
     // tau = 1 / (length conj(length - last)), the real part of which cannot cancel.
@@ -102,10 +99,10 @@ fn reflector<R: Register>(row: &mut [ComplexLanes]) -> (R, Complexes<R>) {
 /// `SUBTRACT`. Two rows at a time.
 #[inline(always)]
 fn multiply<R: Register, const SUBTRACT: bool>(
-    block: &mut [ComplexLanes],
-    pending: RankTwo<'_>,
-    u: &[ComplexLanes],
-    product: &mut [ComplexLanes],
+    block: &mut [ComplexValues<R>],
+    pending: RankTwo<'_, R>,
+    u: &[ComplexValues<R>],
+    product: &mut [ComplexValues<R>],
 ) {
     let mut rest = block;
     let mut row = 0;
@@ -132,10 +129,10 @@ fn multiply<R: Register, const SUBTRACT: bool>(
 /// The part of [`multiply`] that `COUNT` neighbouring rows and the columns above them give.
 #[inline(always)]
 fn multiply_rows<R: Register, const SUBTRACT: bool, const COUNT: usize>(
-    rows: [&mut [ComplexLanes]; COUNT],
-    pending: RankTwo<'_>,
-    u: &[ComplexLanes],
-    product: &mut [ComplexLanes],
+    rows: [&mut [ComplexValues<R>]; COUNT],
+    pending: RankTwo<'_, R>,
+    u: &[ComplexValues<R>],
+    product: &mut [ComplexValues<R>],
 ) {
     let row = rows[0].len() - 1;
     let factor: [Complexes<R>; COUNT] = array::from_fn(|k| Complexes::load(&u[row + k]));
@@ -195,7 +192,7 @@ fn multiply_rows<R: Register, const SUBTRACT: bool, const COUNT: usize>(
 
 /// Turns `product = A u` into the `w` of `H^H A H = A - u w^H - w u^H`.
 #[inline(always)]
-fn rank_two_factor<R: Register>(u: &[ComplexLanes], tau: Complexes<R>, product: &mut [ComplexLanes]) {
+fn rank_two_factor<R: Register>(u: &[ComplexValues<R>], tau: Complexes<R>, product: &mut [ComplexValues<R>]) {
     let mut sums = Complexes::<R>::zero();
     for (x, y) in u.iter().zip(product.iter()) {
         let (x, y) = (Complexes::<R>::load(x), Complexes::<R>::load(y));
@@ -211,9 +208,9 @@ fn rank_two_factor<R: Register>(u: &[ComplexLanes], tau: Complexes<R>, product: 
 /// `vectors = Q vectors`, rows of `width` numbers each, with `Q` as left by [`reduce`].
 #[inline(always)]
 pub(super) fn back_transform<R: Register>(
-    matrix: &[ComplexLanes],
-    tau: &[ComplexLanes],
-    vectors: &mut [ComplexLanes],
+    matrix: &[ComplexValues<R>],
+    tau: &[ComplexValues<R>],
+    vectors: &mut [ComplexValues<R>],
     width: usize,
 ) {
     let mut column = 0;
@@ -235,9 +232,9 @@ pub(super) fn back_transform<R: Register>(
 /// the inner products with the next.
 #[inline(always)]
 fn reflect_columns<R: Register, const COUNT: usize>(
-    matrix: &[ComplexLanes],
-    tau: &[ComplexLanes],
-    vectors: &mut [ComplexLanes],
+    matrix: &[ComplexValues<R>],
+    tau: &[ComplexValues<R>],
+    vectors: &mut [ComplexValues<R>],
     width: usize,
     column: usize,
 ) {

@@ -6,17 +6,17 @@ use std::slice::ChunksExactMut;
 use nalgebra::DMatrix;
 use num_complex::Complex;
 
-use hyloc_estimation::linalg::{ComplexLanes, LANES, PsdProjector, triangle_index};
+use hyloc_estimation::linalg::{ComplexLanes, LANES, PsdProjector, Scalar, triangle_index};
 
 /// Matrix `m` is lane `m % LANES` of group `m / LANES`; lanes past the last matrix are zero.
 #[derive(Clone, Debug, PartialEq)]
-pub struct HermitianBatch {
+pub struct HermitianBatch<T> {
     order: usize,
     count: usize,
-    entries: Vec<ComplexLanes>,
+    entries: Vec<ComplexLanes<T>>,
 }
 
-impl HermitianBatch {
+impl<T: Scalar> HermitianBatch<T> {
     /// `count` zero matrices of order `order`, which must be positive.
     pub fn zeros(order: usize, count: usize) -> Self {
         assert!(order > 0, "a matrix of order zero");
@@ -30,22 +30,22 @@ impl HermitianBatch {
     }
 
     /// All entries, group after group.
-    pub fn entries(&self) -> &[ComplexLanes] {
+    pub fn entries(&self) -> &[ComplexLanes<T>] {
         &self.entries
     }
 
     /// All entries, group after group, to be changed.
-    pub fn entries_mut(&mut self) -> &mut [ComplexLanes] {
+    pub fn entries_mut(&mut self) -> &mut [ComplexLanes<T>] {
         &mut self.entries
     }
 
     /// The groups one after another, to be changed.
-    pub fn groups_mut(&mut self) -> ChunksExactMut<'_, ComplexLanes> {
+    pub fn groups_mut(&mut self) -> ChunksExactMut<'_, ComplexLanes<T>> {
         self.entries.chunks_exact_mut(triangle_index(self.order, 0))
     }
 
     /// Replaces every matrix by its projection.
-    pub fn project(&mut self, projector: &mut PsdProjector) {
+    pub fn project(&mut self, projector: &mut PsdProjector<T>) {
         for group in self.groups_mut() {
             projector.project_group(group).expect("a group of the same order");
         }
@@ -58,7 +58,7 @@ impl HermitianBatch {
         }
         let entry = &self.entries[self.place(matrix, row, column)];
         let lane = matrix % LANES;
-        Complex::new(entry.re.0[lane], entry.im.0[lane])
+        Complex::new(entry.re.0[lane].into(), entry.im.0[lane].into())
     }
 
     /// Sets entry `(row, column)` of matrix `matrix`, and with it its mirror image. On the diagonal the
@@ -69,8 +69,8 @@ impl HermitianBatch {
         }
         let place = self.place(matrix, row, column);
         let lane = matrix % LANES;
-        self.entries[place].re.0[lane] = value.re;
-        self.entries[place].im.0[lane] = if row == column { 0.0 } else { value.im };
+        self.entries[place].re.0[lane] = T::rounded(value.re);
+        self.entries[place].im.0[lane] = if row == column { T::ZERO } else { T::rounded(value.im) };
     }
 
     /// Matrix `matrix` in full.

@@ -9,7 +9,12 @@ use num_complex::Complex64;
 use super::super::problem::{DepartureForm, JointProblem};
 use super::Norms;
 use super::steps::{After, Before, SumDiagonals};
-use crate::linalg::{ComplexLanes, Instructions, LANES, Lanes, PsdProjector, dispatch, triangle_index};
+use crate::linalg::{
+    ComplexLanes, Instructions, LANES, Lanes, PsdProjector, Scalar, dispatch, triangle_index,
+};
+
+/// What the blocks of a group have in common: order of the lower right corner, and its form.
+pub type GroupKind = (usize, DepartureForm);
 
 /// Position of a path in the groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,70 +27,66 @@ pub struct Place {
 
 /// Blocks of one order and form.
 #[derive(Debug)]
-pub struct Group {
+pub struct Group<T> {
     pub(super) sensors: usize,
     /// Order of the lower right corner.
     pub(super) corner: usize,
     pub(super) form: DepartureForm,
     instructions: Instructions,
-    projector: PsdProjector,
+    projector: PsdProjector<T>,
     /// Z, U, B and scratch for B^ - U, in triangles.
-    pub(super) point: Vec<ComplexLanes>,
-    pub(super) multiplier: Vec<ComplexLanes>,
-    pub(super) model: Vec<ComplexLanes>,
-    pub(super) work: Vec<ComplexLanes>,
+    pub(super) point: Vec<ComplexLanes<T>>,
+    pub(super) multiplier: Vec<ComplexLanes<T>>,
+    pub(super) model: Vec<ComplexLanes<T>>,
+    pub(super) work: Vec<ComplexLanes<T>>,
     /// lambda (R S^H)^H, corner x sensors, row by row.
-    pub(super) data: Vec<ComplexLanes>,
+    pub(super) data: Vec<ComplexLanes<T>>,
     /// (lambda S S^H + 2 rho I)^-1, corner x corner.
-    pub(super) inverse: Vec<ComplexLanes>,
+    pub(super) inverse: Vec<ComplexLanes<T>>,
     /// First columns of T(v_l) and T(u_k), and the sums along the diagonals of Z + U.
-    pub(super) arrival: Vec<ComplexLanes>,
-    pub(super) departure: Vec<ComplexLanes>,
-    pub(super) arrival_sums: Vec<ComplexLanes>,
-    pub(super) departure_sums: Vec<ComplexLanes>,
+    pub(super) arrival: Vec<ComplexLanes<T>>,
+    pub(super) departure: Vec<ComplexLanes<T>>,
+    pub(super) arrival_sums: Vec<ComplexLanes<T>>,
+    pub(super) departure_sums: Vec<ComplexLanes<T>>,
     /// <U, Z - B> of each block: its remaining infeasibility in units of 2 rho e_lk.
-    pub(super) infeasibility: Lanes,
-    /// One for lanes in use, zero for others.
-    pub(super) used: Lanes,
+    pub(super) infeasibility: Lanes<T>,
+    /// Lanes in use.
+    pub(super) used: [bool; LANES],
     pub norms: Norms,
 }
 
-/// Distributes the paths of a problem over groups of equal order and form, lanes filled evenly.
-pub fn arrange(problem: &JointProblem) -> (Vec<Group>, Vec<Place>) {
-    let kind =
-        |k: usize| (problem.departures[k].signal.nrows(), problem.departures[k].form == DepartureForm::Free);
-    let mut kinds: Vec<_> = problem.paths.iter().map(|path| kind(path.k)).collect();
-    kinds.sort_unstable();
+/// Distributes the paths of a problem over groups of equal order and form: the kind of every group, and the place of every path.
+pub fn arrange(problem: &JointProblem) -> (Vec<GroupKind>, Vec<Place>) {
+    let kind = |k: usize| -> GroupKind { (problem.departures[k].signal.nrows(), problem.departures[k].form) };
+    let mut kinds: Vec<GroupKind> = problem.paths.iter().map(|path| kind(path.k)).collect();
+    kinds.sort_unstable_by_key(|&(corner, form)| (corner, form == DepartureForm::Free));
     kinds.dedup();
     let mut groups = Vec::new();
     let mut places = vec![Place { l: 0, k: 0, group: 0, lane: 0 }; problem.paths.len()];
-    for (corner, free) in kinds {
+    for each in kinds {
         let members: Vec<usize> =
-            (0..problem.paths.len()).filter(|&i| kind(problem.paths[i].k) == (corner, free)).collect();
-        let form = if free { DepartureForm::Free } else { DepartureForm::Structured };
+            (0..problem.paths.len()).filter(|&i| kind(problem.paths[i].k) == each).collect();
         for members in members.chunks(LANES) {
-            let mut group = Group::new(problem.sensors, corner, form);
             for (lane, &i) in members.iter().enumerate() {
-                group.used.0[lane] = 1.0;
                 places[i] = Place { l: problem.paths[i].l, k: problem.paths[i].k, group: groups.len(), lane };
             }
-            groups.push(group);
+            groups.push(each);
         }
     }
     (groups, places)
 }
 
-pub fn get(entry: &ComplexLanes, lane: usize) -> Complex64 {
-    Complex64::new(entry.re.0[lane], entry.im.0[lane])
+pub fn get<T: Scalar>(entry: &ComplexLanes<T>, lane: usize) -> Complex64 {
+    Complex64::new(entry.re.0[lane].into(), entry.im.0[lane].into())
 }
 
-fn set(entry: &mut ComplexLanes, lane: usize, value: Complex64) {
-    entry.re.0[lane] = value.re;
-    entry.im.0[lane] = value.im;
+fn set<T: Scalar>(entry: &mut ComplexLanes<T>, lane: usize, value: Complex64) {
+    entry.re.0[lane] = T::rounded(value.re);
+    entry.im.0[lane] = T::rounded(value.im);
 }
 
-impl Group {
-    fn new(sensors: usize, corner: usize, form: DepartureForm) -> Self {
+impl<T: Scalar> Group<T> {
+    pub fn new(sensors: usize, (corner, form): GroupKind) -> Self {
         let order = sensors + corner;
         let zeros = |count: usize| vec![ComplexLanes::ZERO; count];
         let triangle = triangle_index(order, 0);
@@ -107,16 +108,45 @@ impl Group {
             arrival_sums: zeros(sensors),
             departure_sums: zeros(corner),
             infeasibility: Lanes::ZERO,
-            used: Lanes::ZERO,
+            used: [false; LANES],
             norms: Norms::default(),
         }
     }
 
-    /// Sets lambda R S^H (M x corner) of one block.
-    pub fn load(&mut self, lane: usize, data: &CMatrix) {
+    /// Begins a new problem at zero; lanes are in use once they are loaded.
+    pub fn clear(&mut self) {
+        let lists = [
+            &mut self.point,
+            &mut self.multiplier,
+            &mut self.data,
+            &mut self.arrival_sums,
+            &mut self.departure_sums,
+        ];
+        lists.into_iter().for_each(|list| list.fill(ComplexLanes::ZERO));
+        self.used = [false; LANES];
+    }
+
+    /// Sets lambda R S^H (M x corner) of one block, given R S^H.
+    pub fn load(&mut self, lane: usize, product: &CMatrix, lambda: f64) {
+        self.used[lane] = true;
         for n in 0..self.corner {
             for m in 0..self.sensors {
-                set(&mut self.data[n * self.sensors + m], lane, data[(m, n)].conj());
+                set(&mut self.data[n * self.sensors + m], lane, product[(m, n)].conj() * lambda);
+            }
+        }
+    }
+
+    /// Goes on where the same group has come in another precision.
+    pub fn continue_from<S: Scalar>(&mut self, other: &Group<S>) {
+        let lists = [
+            (&mut self.point, &other.point),
+            (&mut self.multiplier, &other.multiplier),
+            (&mut self.arrival_sums, &other.arrival_sums),
+            (&mut self.departure_sums, &other.departure_sums),
+        ];
+        for (to, from) in lists.into_iter().flat_map(|(to, from)| to.iter_mut().zip(from)) {
+            for lane in 0..LANES {
+                set(to, lane, get(from, lane));
             }
         }
     }
@@ -140,21 +170,27 @@ impl Group {
 
     pub fn rescale_multiplier(&mut self, factor: f64) {
         for entry in &mut self.multiplier {
-            entry.re.0.iter_mut().chain(&mut entry.im.0).for_each(|v| *v *= factor);
+            for value in entry.re.0.iter_mut().chain(&mut entry.im.0) {
+                *value = T::rounded((*value).into() * factor);
+            }
         }
         dispatch(self.instructions, SumDiagonals { group: self });
     }
 
-    /// X_lk (M x corner) of one block.
-    pub fn denoised(&self, lane: usize) -> CMatrix {
-        let adjoint = |n, m| get(&self.model[triangle_index(self.sensors + n, m)], lane);
-        CMatrix::from_fn(self.sensors, self.corner, |m, n| adjoint(n, m).conj())
+    /// Writes X_lk (M x corner) of one block, times a factor.
+    pub fn denoised(&self, lane: usize, scale: f64, to: &mut CMatrix) {
+        for n in 0..self.corner {
+            for m in 0..self.sensors {
+                let adjoint = get(&self.model[triangle_index(self.sensors + n, m)], lane);
+                to[(m, n)] = adjoint.conj() * scale;
+            }
+        }
     }
 
     /// tr T(v_l) + tr T(u_k) (or tr P_lk) of one block.
     pub fn traces(&self, lane: usize) -> f64 {
         let order = self.sensors + self.corner;
-        (0..order).map(|i| self.model[triangle_index(i, i)].re.0[lane]).sum()
+        (0..order).map(|i| self.model[triangle_index(i, i)].re.0[lane].into()).sum()
     }
 
     /// Steps 2 to 4 of the iteration for all lanes, and the sums that step 1 of the next one needs.

@@ -13,24 +13,33 @@
 //! sums over blocks are taken in a fixed order: the result does not depend on the number of threads.
 //! The iteration stops when the primal residual ||Z - B|| and the dual residual ||Z - Z_old||, each relative to the norm of
 //! its terms, are below the tolerance. The penalty is adapted to balance the two.
-//! Cost: one Hermitian eigen-decomposition of order M + N per path and iteration; nothing is allocated in the loop.
+//! Iterations are in single precision until the residuals are below [`SINGLE_RESIDUAL`], far above its rounding, then in
+//! double precision if the tolerance asks for more. The units of the problem do not matter: blocks and signals are divided by powers of
+//! two first, x t and t, which makes lambda x t^2 and rho x of lambda and rho and changes no digit.
+//!
+//! Cost: one Hermitian eigen-decomposition of order M + N per path and iteration. A [`JointSolver`] keeps its memory, and what
+//! depends on the signals alone, from one problem to the next: the second problem of a kind allocates nothing.
 
 mod group;
 mod penalty;
 mod steps;
 
+use model::CMatrix;
 use num_complex::Complex64;
 use rayon::prelude::*;
 
-use super::problem::{DepartureForm, JointProblem, JointSolution, ProblemError};
-use crate::linalg::ComplexLanes;
-use group::{Group, Place};
+use super::problem::{Departure, DepartureForm, JointProblem, JointSolution, PathData, ProblemError};
+use crate::linalg::{ComplexLanes, LANES, Scalar};
+use group::{Group, GroupKind, Place};
 use penalty::Penalty;
 
 /// Both relative residuals must fall below this multiple of the tolerance. The objective is reported with its
 /// first-order correction for infeasibility, so that its error is of second order in the residuals: below the
 /// tolerance in every case of the reference vectors and of Table I, by a factor of 2 at 1e-4 and 5 at 1e-6.
 const RESIDUAL_PER_TOLERANCE: f64 = 3.0;
+
+/// Relative residuals down to which iterations are in single precision: a thousand times its rounding.
+const SINGLE_RESIDUAL: f64 = 1e-4;
 
 /// Settings of the solver.
 #[derive(Debug, Clone, PartialEq)]
@@ -73,16 +82,308 @@ impl AdmmSettings {
 
 /// Solves a joint problem from a cold start.
 pub fn solve(problem: &JointProblem, settings: &AdmmSettings) -> Result<JointSolution, ProblemError> {
-    problem.validate()?;
-    settings.validate()?;
-    let mut iterate = Iterate::new(problem, settings);
-    let (iterations, norms) = if iterate.groups.len() > 1 && rayon::current_num_threads() > 1 {
-        // One entry into the pool for the whole solve: iterations then fork and join without allocating.
-        rayon::scope(|_| iterate.run(problem, settings))
+    let mut solver = JointSolver::default();
+    solver.solve(problem, settings)?;
+    Ok(solver.solution)
+}
+
+/// Solves joint problems, one after the other, from cold starts.
+#[derive(Debug, Default)]
+pub struct JointSolver {
+    kinds: Vec<GroupKind>,
+    /// The groups of blocks; those of double precision are made when a problem first needs them.
+    single: Vec<Group<f32>>,
+    double: Vec<Group<f64>>,
+    shared: Shared,
+    /// A product of a block with a signal.
+    product: CMatrix,
+    solution: JointSolution,
+}
+
+/// What the blocks share.
+#[derive(Debug, Default)]
+struct Shared {
+    /// Group and lane of every path.
+    places: Vec<Place>,
+    penalty: Penalty,
+    /// First columns of T(v_l) and T(u_k).
+    arrival: Vec<Vec<Complex64>>,
+    departure: Vec<Vec<Complex64>>,
+}
+
+/// The powers of two by which a problem is divided.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Units {
+    /// Of signals, t.
+    signal: f64,
+    /// Of X and of the semidefinite blocks, x; blocks R are divided by x t.
+    block: f64,
+}
+
+impl Units {
+    /// Brings the largest entries to between one and two.
+    fn of(problem: &JointProblem) -> Self {
+        let largest =
+            |matrix: &CMatrix| matrix.iter().map(|v| v.re.abs().max(v.im.abs())).fold(0.0, f64::max);
+        let unit = |largest: f64| if largest == 0.0 { 1.0 } else { largest.inverse_power_of_two().recip() };
+        let signal = unit(problem.departures.iter().map(|d| largest(&d.signal)).fold(0.0, f64::max));
+        let block = unit(problem.paths.iter().map(|path| largest(&path.block)).fold(0.0, f64::max));
+        Self { signal, block: block / signal }
+    }
+
+    /// Whether lambda and rho in these units are numbers that single precision can work with.
+    fn fit_single(&self, lambda: f64, rho: f64) -> bool {
+        [self.block, lambda, rho].iter().all(|value| (1e-12..1e12).contains(value))
+    }
+}
+
+impl JointSolver {
+    /// Solves a problem from a cold start.
+    pub fn solve(
+        &mut self,
+        problem: &JointProblem,
+        settings: &AdmmSettings,
+    ) -> Result<&JointSolution, ProblemError> {
+        problem.validate()?;
+        settings.validate()?;
+        if problem.paths.len() > LANES
+            && rayon::current_num_threads() > 1
+            && rayon::current_thread_index().is_none()
+        {
+            // One entry into the pool for the whole solve: iterations then fork and join without allocating.
+            rayon::scope(|_| self.solve_checked(problem, settings));
+        } else {
+            self.solve_checked(problem, settings);
+        }
+        Ok(&self.solution)
+    }
+
+    fn solve_checked(&mut self, problem: &JointProblem, settings: &AdmmSettings) {
+        self.arrange(problem);
+        let units = Units::of(problem);
+        let (lambda, rho) =
+            (problem.lambda * units.block * units.signal.powi(2), settings.penalty * units.block);
+        self.shared.begin(problem, units, lambda, rho);
+        let limit = RESIDUAL_PER_TOLERANCE * settings.tolerance;
+        let mut run =
+            Run { iterations: 0, norms: Norms::default(), settings, limit: limit.max(SINGLE_RESIDUAL) };
+        let Self { kinds, single, double, shared, product, solution } = self;
+        if units.fit_single(lambda, rho) {
+            load(single, problem, units, shared, product);
+            run.go(single, problem, shared);
+            if run.norms.is_finite() && run.norms.is_below(limit) || run.iterations == settings.max_iterations
+            {
+                return report(single, problem, units, shared, &run, limit, solution);
+            }
+        }
+        if double.len() != kinds.len() {
+            *double = kinds.iter().map(|&kind| Group::new(problem.sensors, kind)).collect();
+        }
+        load(double, problem, units, shared, product);
+        if run.norms.is_finite() {
+            double.iter_mut().zip(&*single).for_each(|(double, single)| double.continue_from(single));
+        } else {
+            // Single precision does not hold the numbers of this problem.
+            (run.iterations, run.norms) = (0, Norms::default());
+            shared.begin(problem, units, lambda, rho);
+        }
+        run.limit = limit;
+        run.go(double, problem, shared);
+        report(double, problem, units, shared, &run, limit, solution);
+    }
+
+    /// Makes groups, unless those of the last problem fit.
+    fn arrange(&mut self, problem: &JointProblem) {
+        let fits = |(place, path): (&Place, &PathData)| {
+            let Departure { form, signal } = &problem.departures[path.k];
+            (place.l, place.k) == (path.l, path.k) && self.kinds[place.group] == (signal.nrows(), *form)
+        };
+        let places = &self.shared.places;
+        let same_sensors = self.single.first().is_some_and(|group| group.sensors == problem.sensors);
+        if same_sensors && places.len() == problem.paths.len() && places.iter().zip(&problem.paths).all(fits)
+        {
+            return;
+        }
+        (self.kinds, self.shared.places) = group::arrange(problem);
+        self.single = self.kinds.iter().map(|&kind| Group::new(problem.sensors, kind)).collect();
+        self.double.clear();
+    }
+}
+
+/// Loads the blocks of a problem into cleared groups.
+fn load<T: Scalar>(
+    groups: &mut [Group<T>],
+    problem: &JointProblem,
+    units: Units,
+    shared: &mut Shared,
+    product: &mut CMatrix,
+) {
+    groups.iter_mut().for_each(Group::clear);
+    let scale = shared.penalty.lambda() / (units.block * units.signal);
+    for (place, path) in shared.places.iter().zip(&problem.paths) {
+        let adjoint = shared.penalty.adjoint(path.k);
+        product.resize_mut(path.block.nrows(), adjoint.ncols(), Complex64::ZERO);
+        path.block.mul_to(adjoint, product);
+        groups[place.group].load(place.lane, product, scale);
+    }
+    shared.update_inverses(groups);
+}
+
+/// Iterations of one solve.
+struct Run<'a> {
+    iterations: usize,
+    norms: Norms,
+    settings: &'a AdmmSettings,
+    /// Residuals at which the iterations end.
+    limit: f64,
+}
+
+impl Run<'_> {
+    /// Iterates until the residuals are below the limit, or as often as the settings allow.
+    fn go<T: Scalar>(&mut self, groups: &mut [Group<T>], problem: &JointProblem, shared: &mut Shared) {
+        while self.iterations < self.settings.max_iterations {
+            self.iterations += 1;
+            shared.average_diagonals(problem, groups);
+            self.norms = update_blocks(groups, shared.penalty.rho(), self.settings.relaxation);
+            if self.norms.is_below(self.limit) || !self.norms.is_finite() {
+                return;
+            }
+            let (primal, dual) = self.norms.relative();
+            if self.settings.balanced
+                && let Some(factor) = shared.penalty.balance(self.iterations, primal, dual)
+            {
+                groups.iter_mut().for_each(|group| group.rescale_multiplier(1.0 / factor));
+                shared.update_inverses(groups);
+            }
+        }
+    }
+}
+
+/// Steps 2 to 4 of every block; the sums are taken in the order of the groups.
+fn update_blocks<T: Scalar>(groups: &mut [Group<T>], rho: f64, relaxation: f64) -> Norms {
+    if rayon::current_thread_index().is_some() && groups.len() > 1 {
+        groups.par_iter_mut().for_each(|group| group.update(rho, relaxation));
     } else {
-        iterate.run(problem, settings)
+        groups.iter_mut().for_each(|group| group.update(rho, relaxation));
+    }
+    let mut sum = Norms::default();
+    for norms in groups.iter().map(|group| group.norms) {
+        sum.primal += norms.primal;
+        sum.dual += norms.dual;
+        sum.point += norms.point;
+        sum.multiplier += norms.multiplier;
+    }
+    sum
+}
+
+impl Shared {
+    fn begin(&mut self, problem: &JointProblem, units: Units, lambda: f64, rho: f64) {
+        self.penalty.begin(problem, units.signal, lambda, rho);
+        self.penalty.refactor();
+        let count = problem.departures.len();
+        self.arrival.resize_with(count, Vec::new);
+        self.departure.resize_with(count, Vec::new);
+        for (k, departure) in problem.departures.iter().enumerate() {
+            self.arrival[k].clear();
+            self.arrival[k].resize(problem.sensors, Complex64::ZERO);
+            self.departure[k].clear();
+            self.departure[k].resize(departure.signal.nrows(), Complex64::ZERO);
+        }
+    }
+
+    /// Recomputes (lambda S S^H + 2 rho I)^-1 and copies it to every block.
+    fn update_inverses<T: Scalar>(&mut self, groups: &mut [Group<T>]) {
+        self.penalty.refactor();
+        for place in &self.places {
+            groups[place.group].set_inverse(place.lane, self.penalty.inverse(place.k));
+        }
+    }
+
+    /// Step 1: T(v_l) and T(u_k) from the diagonals of Z + U.
+    fn average_diagonals<T: Scalar>(&mut self, problem: &JointProblem, groups: &mut [Group<T>]) {
+        let loss = 0.5 / self.penalty.rho();
+        let paths = || self.places.iter().zip(&problem.paths);
+        for (l, row) in self.arrival.iter_mut().enumerate() {
+            let shared = paths().filter(|(place, _)| place.l == l);
+            let sums = shared
+                .map(|(place, path)| (path.weight, place.lane, groups[place.group].arrival_sums.as_slice()));
+            average(row, loss, sums);
+        }
+        for (k, row) in self.departure.iter_mut().enumerate() {
+            if problem.departures[k].form == DepartureForm::Structured {
+                let shared = paths().filter(|(place, _)| place.k == k);
+                let sums = shared.map(|(place, path)| {
+                    (path.weight, place.lane, groups[place.group].departure_sums.as_slice())
+                });
+                average(row, loss, sums);
+            }
+        }
+        for place in &self.places {
+            let (arrival, departure) = (&self.arrival[place.l], &self.departure[place.k]);
+            groups[place.group].set_corners(place.lane, arrival, departure);
+        }
+    }
+}
+
+/// Writes the solution in the units of the problem.
+fn report<T: Scalar>(
+    groups: &[Group<T>],
+    problem: &JointProblem,
+    units: Units,
+    shared: &Shared,
+    run: &Run,
+    limit: f64,
+    solution: &mut JointSolution,
+) {
+    solution.denoised.resize_with(problem.paths.len(), CMatrix::default);
+    solution.objective = 0.0;
+    for ((place, path), x) in shared.places.iter().zip(&problem.paths).zip(&mut solution.denoised) {
+        let (group, signal) = (&groups[place.group], &problem.departures[path.k].signal);
+        if x.shape() != (problem.sensors, signal.nrows()) {
+            *x = CMatrix::zeros(problem.sensors, signal.nrows());
+        }
+        group.denoised(place.lane, units.block, x);
+        let fit = misfit(x, signal, &path.block);
+        // The Lagrangian instead of the objective at B: its error is of second order in the infeasibility.
+        let infeasibility: f64 = group.infeasibility.0[place.lane].into();
+        let correction = 2.0 * shared.penalty.rho() * infeasibility;
+        let traces = units.block * (group.traces(place.lane) + correction);
+        solution.objective += path.weight * (traces + problem.lambda * fit);
+    }
+    let used = |row: &[Complex64], shared: bool, out: &mut Option<Vec<Complex64>>| {
+        if shared {
+            let out = out.get_or_insert_default();
+            out.clear();
+            out.extend(row.iter().map(|v| v.conj() * units.block));
+        } else {
+            *out = None;
+        }
     };
-    Ok(iterate.solution(problem, settings, iterations, norms))
+    let count = problem.departures.len();
+    solution.arrival.resize(count, None);
+    solution.departure.resize(count, None);
+    for k in 0..count {
+        let structured = problem.departures[k].form == DepartureForm::Structured;
+        let (sensed, reflected) =
+            (shared.places.iter().any(|p| p.l == k), shared.places.iter().any(|p| p.k == k));
+        used(&shared.arrival[k], sensed, &mut solution.arrival[k]);
+        used(&shared.departure[k], structured && reflected, &mut solution.departure[k]);
+    }
+    solution.iterations = run.iterations;
+    solution.converged = run.norms.is_below(limit);
+    (solution.primal_residual, solution.dual_residual) = run.norms.relative();
+}
+
+/// `|| X S - R ||^2`.
+fn misfit(x: &CMatrix, signal: &CMatrix, block: &CMatrix) -> f64 {
+    let mut sum = 0.0;
+    for (column, data) in signal.column_iter().zip(block.column_iter()) {
+        for (m, data) in data.iter().enumerate() {
+            let fit: Complex64 = x.row(m).iter().zip(&column).map(|(x, s)| x * s).sum();
+            sum += (fit - data).norm_sqr();
+        }
+    }
+    sum
 }
 
 /// Sums of squares over blocks that the stopping rule needs.
@@ -101,168 +402,22 @@ impl Norms {
         (ratio(self.primal, self.point), ratio(self.dual, self.multiplier))
     }
 
-    fn is_below(&self, settings: &AdmmSettings) -> bool {
-        let limit = RESIDUAL_PER_TOLERANCE * settings.tolerance;
+    fn is_below(&self, limit: f64) -> bool {
         let (primal, dual) = self.relative();
         primal <= limit && dual <= limit
     }
-}
 
-/// The current point of the iteration.
-struct Iterate {
-    groups: Vec<Group>,
-    /// Group and lane of every path.
-    places: Vec<Place>,
-    penalty: Penalty,
-    /// First columns of T(v_l) and T(u_k).
-    arrival: Vec<Vec<Complex64>>,
-    departure: Vec<Vec<Complex64>>,
-}
-
-impl Iterate {
-    fn new(problem: &JointProblem, settings: &AdmmSettings) -> Self {
-        let (groups, places) = group::arrange(problem);
-        let orders = problem.departures.iter().map(|departure| departure.signal.nrows());
-        let mut iterate = Self {
-            groups,
-            places,
-            penalty: Penalty::new(problem, settings.penalty),
-            arrival: vec![vec![Complex64::ZERO; problem.sensors]; problem.departures.len()],
-            departure: orders.map(|order| vec![Complex64::ZERO; order]).collect(),
-        };
-        for (place, path) in iterate.places.iter().zip(&problem.paths) {
-            let data = &path.block * problem.departures[path.k].signal.adjoint();
-            iterate.groups[place.group].load(place.lane, &data.scale(problem.lambda));
-        }
-        iterate.update_inverses();
-        iterate
-    }
-
-    /// Recomputes (lambda S S^H + 2 rho I)^-1 and copies it to every block.
-    fn update_inverses(&mut self) {
-        self.penalty.refactor();
-        for place in &self.places {
-            self.groups[place.group].set_inverse(place.lane, self.penalty.inverse(place.k));
-        }
-    }
-
-    /// Iterates until the residuals are below the tolerance or the limit is reached: the number of iterations and the last
-    /// norms.
-    fn run(&mut self, problem: &JointProblem, settings: &AdmmSettings) -> (usize, Norms) {
-        let mut norms = Norms::default();
-        for iteration in 1..=settings.max_iterations {
-            self.average_diagonals(problem);
-            norms = self.update_blocks(settings.relaxation);
-            if norms.is_below(settings) {
-                return (iteration, norms);
-            }
-            let (primal, dual) = norms.relative();
-            if settings.balanced
-                && let Some(factor) = self.penalty.balance(iteration, primal, dual)
-            {
-                self.groups.iter_mut().for_each(|group| group.rescale_multiplier(1.0 / factor));
-                self.update_inverses();
-            }
-        }
-        (settings.max_iterations, norms)
-    }
-
-    /// Step 1: T(v_l) and T(u_k) from the diagonals of Z + U.
-    fn average_diagonals(&mut self, problem: &JointProblem) {
-        let loss = 0.5 / self.penalty.rho();
-        let paths = || self.places.iter().zip(&problem.paths);
-        for (l, row) in self.arrival.iter_mut().enumerate() {
-            let shared = paths().filter(|(place, _)| place.l == l);
-            average(
-                row,
-                loss,
-                shared.map(|(place, path)| (path.weight, place.lane, &self.groups[place.group].arrival_sums)),
-            );
-        }
-        for (k, row) in self.departure.iter_mut().enumerate() {
-            if problem.departures[k].form == DepartureForm::Structured {
-                let shared = paths().filter(|(place, _)| place.k == k);
-                average(
-                    row,
-                    loss,
-                    shared.map(|(place, path)| {
-                        (path.weight, place.lane, &self.groups[place.group].departure_sums)
-                    }),
-                );
-            }
-        }
-        for place in &self.places {
-            self.groups[place.group].set_corners(
-                place.lane,
-                &self.arrival[place.l],
-                &self.departure[place.k],
-            );
-        }
-    }
-
-    /// Steps 2 to 4 of every block; the sums are taken in the order of the groups.
-    fn update_blocks(&mut self, relaxation: f64) -> Norms {
-        let rho = self.penalty.rho();
-        if rayon::current_thread_index().is_some() && self.groups.len() > 1 {
-            self.groups.par_iter_mut().for_each(|group| group.update(rho, relaxation));
-        } else {
-            self.groups.iter_mut().for_each(|group| group.update(rho, relaxation));
-        }
-        let mut sum = Norms::default();
-        for norms in self.groups.iter().map(|group| group.norms) {
-            sum.primal += norms.primal;
-            sum.dual += norms.dual;
-            sum.point += norms.point;
-            sum.multiplier += norms.multiplier;
-        }
-        sum
-    }
-
-    fn solution(
-        &self,
-        problem: &JointProblem,
-        settings: &AdmmSettings,
-        iterations: usize,
-        norms: Norms,
-    ) -> JointSolution {
-        let denoised: Vec<_> =
-            self.places.iter().map(|place| self.groups[place.group].denoised(place.lane)).collect();
-        let mut objective = 0.0;
-        for ((place, path), x) in self.places.iter().zip(&problem.paths).zip(&denoised) {
-            let group = &self.groups[place.group];
-            let fit = (x * &problem.departures[path.k].signal - &path.block).norm_squared();
-            // The Lagrangian instead of the objective at B: its error is of second order in the infeasibility.
-            let correction = 2.0 * self.penalty.rho() * group.infeasibility.0[place.lane];
-            objective += path.weight * (group.traces(place.lane) + problem.lambda * fit + correction);
-        }
-        let used = |shared: bool, row: &[Complex64]| shared.then(|| row.iter().map(|v| v.conj()).collect());
-        let arrival = self.arrival.iter().enumerate();
-        let departure = self.departure.iter().enumerate();
-        let (primal_residual, dual_residual) = norms.relative();
-        JointSolution {
-            objective,
-            iterations,
-            converged: norms.is_below(settings),
-            primal_residual,
-            dual_residual,
-            arrival: arrival.map(|(l, row)| used(self.places.iter().any(|p| p.l == l), row)).collect(),
-            departure: departure
-                .map(|(k, row)| {
-                    let structured = problem.departures[k].form == DepartureForm::Structured;
-                    used(structured && self.places.iter().any(|p| p.k == k), row)
-                })
-                .collect(),
-            denoised,
-        }
+    fn is_finite(&self) -> bool {
+        [self.primal, self.dual, self.point, self.multiplier].iter().all(|norm| norm.is_finite())
     }
 }
 
 /// Weighted mean of each diagonal over the blocks that share it, given as weight, lane and sums along the diagonals; the
 /// main diagonal is reduced by `loss`.
-fn average<'a>(
+fn average<'a, T: Scalar>(
     row: &mut [Complex64],
     loss: f64,
-    shared: impl Iterator<Item = (f64, usize, &'a Vec<ComplexLanes>)>,
+    shared: impl Iterator<Item = (f64, usize, &'a [ComplexLanes<T>])>,
 ) {
     row.fill(Complex64::ZERO);
     let mut total = 0.0;

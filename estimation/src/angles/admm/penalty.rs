@@ -4,7 +4,7 @@ use model::CMatrix;
 use nalgebra::{Dyn, SymmetricEigen};
 use num_complex::Complex64;
 
-use super::super::problem::{Departure, JointProblem};
+use super::super::problem::JointProblem;
 
 /// The penalty is changed where the ratio of the residuals exceeds this.
 const IMBALANCE: f64 = 3.0;
@@ -13,38 +13,74 @@ const LARGEST_STEP: f64 = 5.0;
 /// Iterations before the first check of the residuals; the interval grows so that the penalty converges.
 const FIRST_CHECK: usize = 8;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Penalty {
     rho: f64,
     lambda: f64,
     next_check: usize,
     interval: usize,
-    /// Per IRS: eigendecomposition of S S^H, and (lambda S S^H + 2 rho I)^-1.
-    factors: Vec<(SymmetricEigen<Complex64, Dyn>, CMatrix)>,
+    /// By IRS; kept from one problem to the next as long as the signals are the same.
+    factors: Vec<Factor>,
+}
+
+/// What depends on the reflected signal of an IRS.
+#[derive(Debug)]
+struct Factor {
+    /// S_k, in the unit of the problem and in that of the solver.
+    signal: CMatrix,
+    unit: f64,
+    /// S_k^H in the unit of the solver.
+    adjoint: CMatrix,
+    /// Eigendecomposition of S S^H, and (lambda S S^H + 2 rho I)^-1.
+    gram: SymmetricEigen<Complex64, Dyn>,
+    inverse: CMatrix,
+}
+
+impl Factor {
+    fn new(signal: &CMatrix, unit: f64) -> Self {
+        let scaled = signal.unscale(unit);
+        let adjoint = scaled.adjoint();
+        let gram = (scaled * &adjoint).symmetric_eigen();
+        let inverse = CMatrix::zeros(adjoint.ncols(), adjoint.ncols());
+        Self { signal: signal.clone(), unit, adjoint, gram, inverse }
+    }
 }
 
 impl Penalty {
-    pub fn new(problem: &JointProblem, rho: f64) -> Self {
-        let factor = |departure: &Departure| {
-            let gram = (&departure.signal * departure.signal.adjoint()).symmetric_eigen();
-            let order = gram.eigenvalues.len();
-            (gram, CMatrix::zeros(order, order))
-        };
-        let factors = problem.departures.iter().map(factor).collect();
-        Self { rho, lambda: problem.lambda, next_check: FIRST_CHECK, interval: FIRST_CHECK, factors }
+    /// Begins a problem whose signals are given in multiples of `unit`.
+    pub fn begin(&mut self, problem: &JointProblem, unit: f64, lambda: f64, rho: f64) {
+        self.factors.truncate(problem.departures.len());
+        for (k, departure) in problem.departures.iter().enumerate() {
+            match self.factors.get_mut(k) {
+                Some(factor) if factor.unit == unit && factor.signal == departure.signal => {}
+                Some(factor) => *factor = Factor::new(&departure.signal, unit),
+                None => self.factors.push(Factor::new(&departure.signal, unit)),
+            }
+        }
+        (self.rho, self.lambda) = (rho, lambda);
+        (self.next_check, self.interval) = (FIRST_CHECK, FIRST_CHECK);
     }
 
     pub fn rho(&self) -> f64 {
         self.rho
     }
 
+    pub fn lambda(&self) -> f64 {
+        self.lambda
+    }
+
     pub fn inverse(&self, k: usize) -> &CMatrix {
-        &self.factors[k].1
+        &self.factors[k].inverse
+    }
+
+    /// S_k^H in the unit of the solver.
+    pub fn adjoint(&self, k: usize) -> &CMatrix {
+        &self.factors[k].adjoint
     }
 
     /// Recomputes the inverses for the present rho from the eigenvectors: `Q (lambda s^2 + 2 rho)^-1 Q^H`.
     pub fn refactor(&mut self) {
-        for (gram, inverse) in &mut self.factors {
+        for Factor { gram, inverse, .. } in &mut self.factors {
             let order = gram.eigenvalues.len();
             for i in 0..order {
                 for j in 0..=i {

@@ -4,52 +4,52 @@ use super::super::problem::DepartureForm;
 use super::Norms;
 use super::group::Group;
 use crate::linalg::register::{Complexes, Register};
-use crate::linalg::{Kernel, LANES, triangle_index};
+use crate::linalg::{Kernel, LANES, Scalar, triangle_index};
 
 /// B from the averages and the data, and B^ - U for the projection.
-pub struct Before<'a> {
-    pub group: &'a mut Group,
+pub struct Before<'a, T> {
+    pub group: &'a mut Group<T>,
     pub rho: f64,
     pub relaxation: f64,
 }
 
 /// U and Z from the projected point, the residuals, and the sums along diagonals.
-pub struct After<'a> {
-    pub group: &'a mut Group,
+pub struct After<'a, T> {
+    pub group: &'a mut Group<T>,
     pub relaxation: f64,
 }
 
 /// Only the sums along diagonals.
-pub struct SumDiagonals<'a> {
-    pub group: &'a mut Group,
+pub struct SumDiagonals<'a, T> {
+    pub group: &'a mut Group<T>,
 }
 
-impl Kernel for Before<'_> {
+impl<T: Scalar> Kernel<T> for Before<'_, T> {
     type Output = ();
 
     #[inline(always)]
-    fn run<R: Register>(self) {
+    fn run<R: Register<Scalar = T>>(self) {
         denoise::<R>(self.group, self.rho);
         corners::<R>(self.group, self.rho);
         relax::<R>(self.group, self.relaxation);
     }
 }
 
-impl Kernel for After<'_> {
+impl<T: Scalar> Kernel<T> for After<'_, T> {
     type Output = ();
 
     #[inline(always)]
-    fn run<R: Register>(self) {
+    fn run<R: Register<Scalar = T>>(self) {
         multiply::<R>(self.group, self.relaxation);
         sum_diagonals::<R>(self.group);
     }
 }
 
-impl Kernel for SumDiagonals<'_> {
+impl<T: Scalar> Kernel<T> for SumDiagonals<'_, T> {
     type Output = ();
 
     #[inline(always)]
-    fn run<R: Register>(self) {
+    fn run<R: Register<Scalar = T>>(self) {
         sum_diagonals::<R>(self.group);
     }
 }
@@ -59,7 +59,7 @@ const TILE: usize = 4;
 
 /// X^H = (lambda S S^H + 2 rho I)^-1 (lambda S R^H + 2 rho C^H), into the lower left of B.
 #[inline(always)]
-fn denoise<R: Register>(group: &mut Group, rho: f64) {
+fn denoise<R: Register>(group: &mut Group<R::Scalar>, rho: f64) {
     let (sensors, corner) = (group.sensors, group.corner);
     let twice_rho = R::splat(2.0 * rho);
     // The right-hand side, into the scratch.
@@ -96,7 +96,7 @@ fn denoise<R: Register>(group: &mut Group, rho: f64) {
 
 /// T(v_l) in the upper left of B and T(u_k), or C - I / (2 rho), in the lower right.
 #[inline(always)]
-fn corners<R: Register>(group: &mut Group, rho: f64) {
+fn corners<R: Register>(group: &mut Group<R::Scalar>, rho: f64) {
     let (sensors, corner) = (group.sensors, group.corner);
     for i in 0..sensors {
         for j in 0..=i {
@@ -123,7 +123,7 @@ fn corners<R: Register>(group: &mut Group, rho: f64) {
 
 /// B^ - U with B^ = alpha B + (1 - alpha) Z.
 #[inline(always)]
-fn relax<R: Register>(group: &mut Group, relaxation: f64) {
+fn relax<R: Register>(group: &mut Group<R::Scalar>, relaxation: f64) {
     let (alpha, rest) = (R::splat(relaxation), R::splat(1.0 - relaxation));
     for (((work, model), point), multiplier) in
         group.work.iter_mut().zip(&group.model).zip(&group.point).zip(&group.multiplier)
@@ -136,7 +136,7 @@ fn relax<R: Register>(group: &mut Group, relaxation: f64) {
 
 /// With the new Z in the scratch: U <- U + Z - B^, the residuals, and Z in its place.
 #[inline(always)]
-fn multiply<R: Register>(group: &mut Group, relaxation: f64) {
+fn multiply<R: Register>(group: &mut Group<R::Scalar>, relaxation: f64) {
     let (alpha, rest) = (R::splat(relaxation), R::splat(1.0 - relaxation));
     let order = group.sensors + group.corner;
     let [mut primal, mut dual, mut point_norm, mut multiplier_norm, mut along] = [R::zero(); 5];
@@ -161,10 +161,10 @@ fn multiply<R: Register>(group: &mut Group, relaxation: f64) {
         }
     }
     along.store(&mut group.infeasibility);
-    let used = group.used.0;
+    let used = group.used;
     let total = |sum: R| -> f64 {
         let lanes = sum.to_array();
-        (0..LANES).filter(|&lane| used[lane] != 0.0).map(|lane| lanes[lane]).sum()
+        (0..LANES).filter(|&lane| used[lane]).map(|lane| lanes[lane].into()).sum()
     };
     group.norms = Norms {
         primal: total(primal),
@@ -176,7 +176,7 @@ fn multiply<R: Register>(group: &mut Group, relaxation: f64) {
 
 /// Sums of Z + U along the subdiagonals of both corners.
 #[inline(always)]
-fn sum_diagonals<R: Register>(group: &mut Group) {
+fn sum_diagonals<R: Register>(group: &mut Group<R::Scalar>) {
     let structured = group.form == DepartureForm::Structured;
     let corners = [(0, group.sensors, true), (group.sensors, group.corner, structured)];
     for (first, order, wanted) in corners {
