@@ -4,8 +4,12 @@
 //! missing. Values that are not finite, wrong shapes and signals without energy are rejected
 //! here, once, with an error that names the path.
 
+use std::sync::Arc;
+
 use model::array::UniformLinearArray;
 use model::{CMatrix, System};
+
+use crate::signals::{ReflectedSignals, SignalTables};
 
 /// Why a set of blocks cannot be used.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -28,11 +32,9 @@ pub enum BlockError {
 /// Blocks of all paths with the reflected signals, the element spacing and the noise variance.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Blocks {
-    spacing_wavelengths: f64,
-    reflected_signals: Vec<CMatrix>,
+    signals: Arc<ReflectedSignals>,
     noise_variance: f64,
     blocks: Vec<Vec<Option<CMatrix>>>,
-    sensors: usize,
 }
 
 impl Blocks {
@@ -43,11 +45,22 @@ impl Blocks {
         noise_variance: f64,
         blocks: Vec<Vec<Option<CMatrix>>>,
     ) -> Result<Self, BlockError> {
-        positive("spacing_wavelengths", spacing_wavelengths)?;
+        let sensors = blocks.iter().flatten().flatten().map(CMatrix::nrows).next().ok_or(BlockError::Empty);
+        let signals = ReflectedSignals::new(spacing_wavelengths, sensors?, reflected_signals);
+        Self::of_signals(Arc::new(signals), noise_variance, blocks)
+    }
+
+    /// As [`Self::new`] for signals that many sets of blocks share, so that what depends on them alone is computed once.
+    pub fn of_signals(
+        signals: Arc<ReflectedSignals>,
+        noise_variance: f64,
+        blocks: Vec<Vec<Option<CMatrix>>>,
+    ) -> Result<Self, BlockError> {
+        positive("spacing_wavelengths", signals.spacing_wavelengths())?;
         positive("noise_variance", noise_variance)?;
-        check_signals(&reflected_signals)?;
-        let sensors = check_table(&reflected_signals, &blocks)?;
-        Ok(Self { spacing_wavelengths, reflected_signals, noise_variance, blocks, sensors })
+        check_signals(signals.signals())?;
+        check_table(&signals, &blocks)?;
+        Ok(Self { signals, noise_variance, blocks })
     }
 
     /// Blocks of the paths of a system.
@@ -56,33 +69,42 @@ impl Blocks {
         noise_variance: f64,
         blocks: Vec<Vec<Option<CMatrix>>>,
     ) -> Result<Self, BlockError> {
-        let signals = system.irs.iter().map(|irs| irs.reflected_signal.clone()).collect();
-        Self::new(system.spacing_wavelengths, signals, noise_variance, blocks)
+        Self::of_signals(Arc::new(ReflectedSignals::of_system(system)), noise_variance, blocks)
     }
 
     /// Element spacing in wavelengths.
     pub fn spacing_wavelengths(&self) -> f64 {
-        self.spacing_wavelengths
+        self.signals.spacing_wavelengths()
     }
 
     /// Number of IRSs K.
     pub fn irs_count(&self) -> usize {
-        self.reflected_signals.len()
+        self.signals.signals().len()
     }
 
     /// Number of sensors M per IRS.
     pub fn sensors(&self) -> usize {
-        self.sensors
+        self.signals.sensors()
     }
 
     /// S_k, N x D_k; none if there is no such IRS.
     pub fn reflected_signal(&self, k: usize) -> Option<&CMatrix> {
-        self.reflected_signals.get(k)
+        self.signals.signals().get(k)
     }
 
     /// S_k of an IRS that exists.
     pub(crate) fn signal(&self, k: usize) -> &CMatrix {
-        &self.reflected_signals[k]
+        &self.signals.signals()[k]
+    }
+
+    /// The signals with their geometry.
+    pub(crate) fn signals(&self) -> &ReflectedSignals {
+        &self.signals
+    }
+
+    /// What depends on the signals alone.
+    pub(crate) fn tables(&self) -> &SignalTables {
+        self.signals.tables()
     }
 
     /// Number of elements N of an IRS that exists.
@@ -92,12 +114,7 @@ impl Blocks {
 
     /// The sensor array of every IRS.
     pub(crate) fn sensor_array(&self) -> UniformLinearArray {
-        UniformLinearArray { elements: self.sensors, spacing_wavelengths: self.spacing_wavelengths }
-    }
-
-    /// The reflecting array of IRS `k`.
-    pub(crate) fn element_array(&self, k: usize) -> UniformLinearArray {
-        UniformLinearArray { elements: self.elements(k), spacing_wavelengths: self.spacing_wavelengths }
+        self.signals.sensor_array()
     }
 
     /// Noise variance per entry of a block.
@@ -143,8 +160,9 @@ fn check_signals(signals: &[CMatrix]) -> Result<(), BlockError> {
     Ok(())
 }
 
-/// Checks the shape of the table and of every block; returns the number of sensors.
-fn check_table(signals: &[CMatrix], blocks: &[Vec<Option<CMatrix>>]) -> Result<usize, BlockError> {
+/// Checks the shape of the table and of every block.
+fn check_table(signals: &ReflectedSignals, blocks: &[Vec<Option<CMatrix>>]) -> Result<(), BlockError> {
+    let (signals, sensors) = (signals.signals(), signals.sensors());
     let expected = signals.len();
     if blocks.len() != expected {
         return Err(BlockError::Table { row: blocks.len(), found: blocks.len(), expected });
@@ -152,7 +170,9 @@ fn check_table(signals: &[CMatrix], blocks: &[Vec<Option<CMatrix>>]) -> Result<u
     if let Some(row) = blocks.iter().position(|row| row.len() != expected) {
         return Err(BlockError::Table { row, found: blocks[row].len(), expected });
     }
-    let sensors = blocks.iter().flatten().flatten().map(CMatrix::nrows).next().ok_or(BlockError::Empty)?;
+    if blocks.iter().flatten().flatten().next().is_none() {
+        return Err(BlockError::Empty);
+    }
     for (l, row) in blocks.iter().enumerate() {
         for (k, block) in row.iter().enumerate().filter_map(|(k, b)| b.as_ref().map(|b| (k, b))) {
             let streams = signals[k].ncols();
@@ -171,5 +191,5 @@ fn check_table(signals: &[CMatrix], blocks: &[Vec<Option<CMatrix>>]) -> Result<u
             }
         }
     }
-    Ok(sensors)
+    Ok(())
 }

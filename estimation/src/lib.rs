@@ -13,7 +13,9 @@ pub mod fusion;
 mod harmonic;
 pub mod linalg;
 pub mod location;
+pub mod signals;
 
 pub use blocks::{BlockError, Blocks};
 /// The system model, which the estimators take.
 pub use model;
+pub use signals::ReflectedSignals;

@@ -9,13 +9,15 @@
 //! 2. between: structured as well, which S inside the fit makes valid (the better one, see the tests), or free.
 //! 3. one: free, AOA only; the AOD is not observable.
 
+use std::sync::{Mutex, PoisonError};
+
 use model::{CMatrix, CVector, RankCase};
 use nalgebra::linalg::SVD;
 use num_complex::Complex64;
 
-use super::admm::{self, AdmmSettings};
-use super::departure::trust_region_departure_rad;
-use super::extraction::{denoised_arrival_rad, principal_angle_rad};
+use super::admm::{AdmmSettings, JointSolver};
+use super::departure::grid_departure_rad;
+use super::extraction::{checked_arrival_rad, principal_angle_rad};
 use super::likelihood::AngleLikelihood;
 use super::problem::{Departure, DepartureForm, JointProblem, JointSolution, PathData, ProblemError};
 use crate::baselines::{Baseline, Extent};
@@ -45,7 +47,8 @@ pub struct AngleSettings {
     pub partial_rank: DepartureForm,
     /// How angles are extracted.
     pub extraction: Extraction,
-    /// Settings of the solver. The default tolerance is what the polish needs: a tighter one changes no figure.
+    /// Settings of the solver. The default tolerance is what the polish needs: with one of 1e-4, which takes seven times the
+    /// iterations, it ends at the same angles in all of 250 scenes from 40 dBm on, and has as many gross errors below.
     pub admm: AdmmSettings,
 }
 
@@ -55,7 +58,7 @@ impl Default for AngleSettings {
             lambda: 2.5,
             partial_rank: DepartureForm::Structured,
             extraction: Extraction::Polished,
-            admm: AdmmSettings { tolerance: 3e-3, ..AdmmSettings::default() },
+            admm: AdmmSettings { tolerance: 1e-2, ..AdmmSettings::default() },
         }
     }
 }
@@ -96,8 +99,48 @@ pub struct AngleEstimate {
     pub converged: bool,
 }
 
+/// Estimates the angles of one set of blocks after the other, by several threads at once if need be, and keeps the memory of
+/// its solvers.
+#[derive(Debug, Default)]
+pub struct AngleEstimator {
+    /// Settings of every estimate.
+    pub settings: AngleSettings,
+    idle: Mutex<Vec<JointSolver>>,
+}
+
+impl Clone for AngleEstimator {
+    /// An estimator with the same settings and no memory yet.
+    fn clone(&self) -> Self {
+        Self::new(self.settings.clone())
+    }
+}
+
+impl AngleEstimator {
+    /// An estimator with these settings.
+    pub fn new(settings: AngleSettings) -> Self {
+        Self { settings, idle: Mutex::default() }
+    }
+
+    /// Joint angles of all IRSs.
+    pub fn estimate(&self, blocks: &Blocks) -> Result<AngleEstimate, AngleError> {
+        let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut solver = idle().pop().unwrap_or_default();
+        let estimate = estimate_with(&mut solver, blocks, &self.settings);
+        idle().push(solver);
+        estimate
+    }
+}
+
 /// Joint angles of all IRSs.
 pub fn estimate_angles(blocks: &Blocks, settings: &AngleSettings) -> Result<AngleEstimate, AngleError> {
+    estimate_with(&mut JointSolver::default(), blocks, settings)
+}
+
+fn estimate_with(
+    solver: &mut JointSolver,
+    blocks: &Blocks,
+    settings: &AngleSettings,
+) -> Result<AngleEstimate, AngleError> {
     let count = blocks.irs_count();
     let cases = rank_cases(blocks);
     let (arrivals, departures, iterations, converged) = if settings.extraction == Extraction::Beamformer {
@@ -105,8 +148,8 @@ pub fn estimate_angles(blocks: &Blocks, settings: &AngleSettings) -> Result<Angl
         ((0..count).map(beamformed).collect(), vec![None; count], 0, true)
     } else {
         let problem = scaled_problem(blocks, &cases, settings);
-        let solution = admm::solve(&problem, &settings.admm)?;
-        let (arrivals, departures) = extract(blocks, &cases, &problem, &solution, settings.extraction);
+        let solution = solver.solve(&problem, &settings.admm)?;
+        let (arrivals, departures) = extract(blocks, &cases, &problem, solution, settings.extraction);
         (arrivals, departures, solution.iterations, solution.converged)
     };
     let angles = match settings.extraction {
@@ -138,7 +181,7 @@ fn effective_rank(blocks: &Blocks, k: usize) -> usize {
         .map(|block| block.norm_squared() - noise * block.len() as f64)
         .fold(0.0, f64::max);
     let share = strongest / (signal.norm_squared() * noise);
-    let singular = SVD::new(signal.clone(), false, false).singular_values;
+    let singular = &blocks.tables().singular_values[k];
     let largest = singular.max();
     singular.iter().filter(|&&s| share * s * s > 1.0 && s > 1e-12 * largest).count().max(1)
 }
@@ -157,8 +200,7 @@ pub fn rank_cases(blocks: &Blocks) -> Vec<RankCase> {
 pub fn scaled_problem(blocks: &Blocks, cases: &[RankCase], settings: &AngleSettings) -> JointProblem {
     let noise = blocks.noise_variance().sqrt();
     let count = blocks.irs_count();
-    let norms = (0..count).map(|k| SVD::new(blocks.signal(k).clone(), false, false).singular_values.max());
-    let mean_norm = norms.sum::<f64>() / count as f64;
+    let mean_norm = blocks.tables().mean_norm;
     let mut departures = Vec::with_capacity(count);
     let mut reducers: Vec<Option<CMatrix>> = Vec::with_capacity(count);
     for k in 0..count {
@@ -214,7 +256,7 @@ fn extract(
     let arrivals: Vec<Option<f64>> = (0..count)
         .map(|l| match extraction {
             Extraction::Eigenvector => toeplitz(&solution.arrival[l]),
-            _ => denoised_arrival_rad(problem, solution, l, spacing),
+            _ => checked_arrival_rad(problem, solution, l, spacing),
         })
         .collect();
     let departures = (0..count)
@@ -240,9 +282,10 @@ fn denoised_departure_rad(
 ) -> Option<f64> {
     let signal = &problem.departures[k].signal;
     let paths = problem.paths.iter().zip(&solution.denoised).filter(|(path, _)| path.k == k);
-    let rows: Vec<CVector> =
-        paths.filter_map(|(path, x)| Some(beamformed(blocks, &(x * signal), arrivals[path.l]?))).collect();
-    trust_region_departure_rad(signal, &rows, blocks.spacing_wavelengths())
+    let rows: Vec<CVector> = paths
+        .filter_map(|(path, x)| Some(signal.ad_mul(&beamformed(blocks, x, arrivals[path.l]?))))
+        .collect();
+    grid_departure_rad(blocks.signals(), k, &rows)
 }
 
 /// AOD from the raw blocks, beamformed with the AOAs (rank case 2, free form).
@@ -250,7 +293,7 @@ fn free_departure_rad(blocks: &Blocks, k: usize, arrivals: &[Option<f64>]) -> Op
     let rows: Vec<CVector> = (0..blocks.irs_count())
         .filter_map(|l| Some(beamformed(blocks, blocks.block(l, k)?, arrivals[l]?)))
         .collect();
-    trust_region_departure_rad(blocks.signal(k), &rows, blocks.spacing_wavelengths())
+    grid_departure_rad(blocks.signals(), k, &rows)
 }
 
 /// `R^H a(theta) / M`.

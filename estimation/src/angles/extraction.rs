@@ -64,6 +64,16 @@ pub fn denoised_arrival_rad(
 ) -> Option<f64> {
     problem.validate().ok()?;
     is_spacing(spacing_wavelengths).then_some(())?;
+    checked_arrival_rad(problem, solution, l, spacing_wavelengths)
+}
+
+/// [`denoised_arrival_rad`] of a valid problem.
+pub(super) fn checked_arrival_rad(
+    problem: &JointProblem,
+    solution: &JointSolution,
+    l: usize,
+    spacing_wavelengths: f64,
+) -> Option<f64> {
     let mut form = CMatrix::zeros(problem.sensors, problem.sensors);
     for (path, x) in problem.paths.iter().zip(&solution.denoised).filter(|(path, _)| path.l == l) {
         let signal = &problem.departures[path.k].signal;

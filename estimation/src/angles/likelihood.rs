@@ -11,25 +11,25 @@
 //! AOD drops out by itself. The covariance is the inverse of the observed information, -f'' / sigma^2.
 //! Cost per evaluation: O(M D) per path.
 
-use model::array::UniformLinearArray;
 use model::{CMatrix, CVector};
 use nalgebra::{DMatrix, DVector};
 use num_complex::Complex64;
 
 use super::QuadraticModel;
+use super::scan::{Projected, highest, single};
 use crate::blocks::Blocks;
+use crate::linalg::ComplexLanes;
+use crate::signals::ReflectedSignals;
 
 /// Iteration limit of Newton's method.
 const MAX_ROUNDS: usize = 40;
 /// Newton's method ends at a step shorter than this.
 const SETTLED_RAD: f64 = 1e-10;
-/// Grid points of a scan per element of the larger array.
-const POINTS_PER_ELEMENT: usize = 6;
 
 /// The likelihood of the angles given the blocks.
 pub struct AngleLikelihood<'a> {
     blocks: &'a Blocks,
-    sensors: UniformLinearArray,
+    signals: &'a ReflectedSignals,
 }
 
 /// Angles at a maximum of the likelihood.
@@ -43,6 +43,13 @@ pub struct Polished {
     pub observed: Vec<bool>,
 }
 
+/// `a` and `b` of all IRSs at some angles, `b` of unit norm.
+struct Directions {
+    angle_rad: Vec<f64>,
+    arrival: Vec<CVector>,
+    departure: Vec<CVector>,
+}
+
 /// `a`, `b` and their first two derivatives at one angle of one IRS.
 struct Steering {
     arrival: [CVector; 3],
@@ -52,64 +59,78 @@ struct Steering {
 impl<'a> AngleLikelihood<'a> {
     /// The likelihood of these blocks.
     pub fn new(blocks: &'a Blocks) -> Self {
-        Self { blocks, sensors: blocks.sensor_array() }
+        Self { blocks, signals: blocks.signals() }
+    }
+
+    fn sensors(&self) -> f64 {
+        self.blocks.sensors() as f64
     }
 
     fn steering(&self, i: usize, theta: f64) -> Steering {
         let signal = self.blocks.signal(i);
-        let departure = self.blocks.element_array(i).steering_expansion(theta).map(|a| signal.ad_mul(&a));
-        Steering { arrival: self.sensors.steering_expansion(theta), departure }
+        let departure = self.signals.element_array(i).steering_expansion(theta).map(|a| signal.ad_mul(&a));
+        Steering { arrival: self.signals.sensor_array().steering_expansion(theta), departure }
+    }
+
+    fn directions(&self, angles: &[f64]) -> Directions {
+        let sensors = self.signals.sensor_array();
+        Directions {
+            angle_rad: angles.to_vec(),
+            arrival: angles.iter().map(|&theta| sensors.steering(theta)).collect(),
+            departure: angles.iter().enumerate().map(|(k, &theta)| self.departure(k, theta)).collect(),
+        }
+    }
+
+    /// `b_k(theta)` of unit norm; zero where nothing is sent.
+    fn departure(&self, k: usize, theta: f64) -> CVector {
+        let b = self.signals.illumination(k, theta);
+        let norm = b.norm();
+        if norm > 0.0 { b.unscale(norm) } else { b }
     }
 
     /// f(theta); NaN unless there is one angle for each IRS.
     pub fn value(&self, angles: &[f64]) -> f64 {
         if angles.len() != self.blocks.irs_count() {
-            return f64::NAN;
-        }
-        let arrivals: Vec<CVector> = angles.iter().map(|&t| self.sensors.steering(t)).collect();
-        let departures: Vec<CVector> =
-            angles.iter().enumerate().map(|(k, &t)| self.illumination(k, t)).collect();
-        self.blocks.present().map(|(l, k, block)| self.term(block, &arrivals[l], &departures[k])).sum()
-    }
-
-    fn illumination(&self, k: usize, theta: f64) -> CVector {
-        self.blocks.signal(k).ad_mul(&self.blocks.element_array(k).steering(theta))
-    }
-
-    fn term(&self, block: &CMatrix, a: &CVector, b: &CVector) -> f64 {
-        let energy = b.norm_squared();
-        if energy == 0.0 {
-            0.0
+            f64::NAN
         } else {
-            a.dotc(&(block * b)).norm_sqr() / (self.sensors.elements as f64 * energy)
+            self.value_at(&self.directions(angles))
         }
+    }
+
+    fn value_at(&self, at: &Directions) -> f64 {
+        let term = |(l, k, block)| bilinear(&at.arrival[l], block, &at.departure[k]).norm_sqr();
+        self.blocks.present().map(term).sum::<f64>() / self.sensors()
     }
 
     fn expand(&self, angles: &[f64]) -> QuadraticModel {
         let steering: Vec<Steering> = angles.iter().enumerate().map(|(i, &t)| self.steering(i, t)).collect();
         let mut out = QuadraticModel::zeros(angles.len());
+        let mut through = std::array::from_fn(|_| vec![Complex64::ZERO; self.blocks.sensors()]);
         for (l, k, block) in self.blocks.present() {
-            self.add_path(&mut out, l, k, block, &steering[l].arrival, &steering[k].departure);
+            let (a, b) = (&steering[l].arrival, &steering[k].departure);
+            self.add_path(&mut out, (l, k, block), a, b, &mut through);
         }
         out
     }
 
     /// Adds |p|^2 / (M q), p = a^H R b, q = ||b||^2, with its derivatives by theta_l (through a) and theta_k (through b).
+    /// `through` is scratch for R b and its derivatives.
     fn add_path(
         &self,
         out: &mut QuadraticModel,
-        l: usize,
-        k: usize,
-        block: &CMatrix,
+        (l, k, block): (usize, usize, &CMatrix),
         a: &[CVector; 3],
         b: &[CVector; 3],
+        through: &mut [Vec<Complex64>; 3],
     ) {
         let q = b[0].norm_squared();
         if q == 0.0 {
             return;
         }
-        let through = [block * &b[0], block * &b[1], block * &b[2]];
-        let p = |i: usize, j: usize| a[i].dotc(&through[j]);
+        for (product, b) in through.iter_mut().zip(b) {
+            multiply(block, b, product);
+        }
+        let p = |i: usize, j: usize| inner(a[i].as_slice(), &through[j]);
         let (p00, p10, p01, p20, p11, p02) = (p(0, 0), p(1, 0), p(0, 1), p(2, 0), p(1, 1), p(0, 2));
         let along = |x: Complex64, y: Complex64| 2.0 * (x.conj() * y).re;
         let n = p00.norm_sqr();
@@ -119,7 +140,7 @@ impl<'a> AngleLikelihood<'a> {
         let n_kk = 2.0 * p01.norm_sqr() + along(p00, p02);
         let q_k = 2.0 * b[0].dotc(&b[1]).re / q;
         let q_kk = 2.0 * (b[1].norm_squared() + b[0].dotc(&b[2]).re) / q;
-        let scale = 1.0 / (self.sensors.elements as f64 * q);
+        let scale = 1.0 / (self.sensors() * q);
         out.value += scale * n;
         out.gradient[l] += scale * n_l;
         out.gradient[k] += scale * (n_k - n * q_k);
@@ -133,61 +154,75 @@ impl<'a> AngleLikelihood<'a> {
     /// Moves each angle in turn to the maximum of f along it, twice over all angles. This leaves a wrong peak of one angle
     /// where the other paths contradict it. No change unless there is one angle for each IRS.
     pub fn scan(&self, angles: &mut [f64]) {
-        if angles.len() != self.blocks.irs_count() {
-            return;
+        if angles.len() == self.blocks.irs_count() {
+            let mut at = self.directions(angles);
+            self.scan_all(&mut at);
+            angles.copy_from_slice(&at.angle_rad);
         }
-        let sector = self.sensors.unambiguous_half_sector_rad().sin();
-        let largest = (0..angles.len()).map(|k| self.blocks.elements(k)).max().unwrap_or(1);
-        let points = POINTS_PER_ELEMENT * largest.max(self.sensors.elements);
-        let grid: Vec<f64> =
-            (0..points).map(|i| (sector * ((2 * i + 1) as f64 / points as f64 - 1.0)).asin()).collect();
-        let arrivals: Vec<CVector> = grid.iter().map(|&t| self.sensors.steering(t)).collect();
+    }
+
+    fn scan_all(&self, at: &mut Directions) {
+        // In this unit single precision holds the blocks.
+        let largest = self.blocks.present().flat_map(|(_, _, block)| block.iter());
+        let unit = largest.map(|v| v.re.abs().max(v.im.abs())).fold(0.0, f64::max).max(f64::MIN_POSITIVE);
+        let mut paths = Projected::default();
         for _ in 0..2 {
-            for i in 0..angles.len() {
-                self.scan_one(angles, i, &grid, &arrivals);
+            for i in 0..at.angle_rad.len() {
+                self.project(at, i, unit, &mut paths);
+                self.scan_one(at, i, &paths);
             }
         }
     }
 
-    fn scan_one(&self, angles: &mut [f64], i: usize, grid: &[f64], arrivals: &[CVector]) {
-        let m = self.sensors.elements as f64;
-        // The paths of IRS i, projected on the steering vector at their other end.
-        let mut sensed: Vec<CVector> = Vec::new();
-        let mut reflected: Vec<CVector> = Vec::new();
-        let mut own = None;
-        for (l, k, block) in self.blocks.present() {
-            if l == i && k == i {
-                own = Some(block);
-            } else if l == i {
-                let b = self.illumination(k, angles[k]);
-                let norm = (m * b.norm_squared()).sqrt();
-                if norm > 0.0 {
-                    sensed.push((block * b).unscale(norm));
-                }
-            } else if k == i {
-                reflected.push(block.ad_mul(&self.sensors.steering(angles[l])).unscale(m.sqrt()));
+    /// The paths of IRS `i`, projected on the steering vector at their other end.
+    fn project(&self, at: &Directions, i: usize, unit: f64, paths: &mut Projected) {
+        paths.sensed.clear();
+        paths.reflected.clear();
+        paths.own.clear();
+        let scaled = |value: Complex64| single(value / unit);
+        let mut sensed = vec![Complex64::ZERO; self.blocks.sensors()];
+        for j in (0..at.angle_rad.len()).filter(|&j| j != i) {
+            if let Some(block) = self.blocks.block(i, j) {
+                multiply(block, &at.departure[j], &mut sensed);
+                paths.sensed.extend(sensed.iter().map(|&value| scaled(value)));
+            }
+            if let Some(block) = self.blocks.block(j, i) {
+                let columns = block.as_slice().chunks_exact(block.nrows());
+                let products = columns.map(|column| inner(column, at.arrival[j].as_slice()));
+                paths.reflected.extend(products.map(scaled));
             }
         }
-        let value = |a: &CVector, b: &CVector| {
-            let energy = b.norm_squared();
-            let mut sum: f64 = sensed.iter().map(|x| a.dotc(x).norm_sqr()).sum();
-            if energy > 0.0 {
-                sum += reflected.iter().map(|x| x.dotc(b).norm_sqr()).sum::<f64>() / energy;
-                sum += own.map_or(0.0, |block| self.term(block, a, b));
-            }
-            sum
-        };
-        let start = value(&self.sensors.steering(angles[i]), &self.illumination(i, angles[i]));
-        let points =
-            grid.iter().zip(arrivals).map(|(&theta, a)| (value(a, &self.illumination(i, theta)), theta));
-        angles[i] = points.fold((start, angles[i]), |best, next| if next.0 > best.0 { next } else { best }).1;
+        if let Some(block) = self.blocks.block(i, i) {
+            paths.own.extend(block.iter().map(|&value| scaled(value)));
+        }
+    }
+
+    fn scan_one(&self, at: &mut Directions, i: usize, paths: &Projected) {
+        let tables = self.signals.tables();
+        let (sensors, streams) = (at.arrival[i].len(), at.departure[i].len());
+        // The angle itself is one more point.
+        let [a, b] = [&at.arrival[i], &at.departure[i]].map(|v| ComplexLanes::of_vectors([v.as_slice()]));
+        let (here, _) = highest(paths, &a, &b, sensors, streams, 1);
+        let points = tables.grid_rad.len();
+        let (value, point) =
+            highest(paths, &tables.arrivals, &tables.departures[i], sensors, streams, points);
+        if value > here {
+            let theta = tables.grid_rad[point];
+            at.angle_rad[i] = theta;
+            at.arrival[i] = self.signals.sensor_array().steering(theta);
+            at.departure[i] = self.departure(i, theta);
+        }
     }
 
     /// Scans from each start and runs Newton's method from the best of the results.
     pub fn polish_best(&self, starts: impl IntoIterator<Item = Vec<f64>>) -> Polished {
-        let scanned = starts.into_iter().map(|mut angles| {
-            self.scan(&mut angles);
-            (self.value(&angles), angles)
+        let scanned = starts.into_iter().map(|angles| {
+            if angles.len() != self.blocks.irs_count() {
+                return (f64::NAN, angles);
+            }
+            let mut at = self.directions(&angles);
+            self.scan_all(&mut at);
+            (self.value_at(&at), at.angle_rad)
         });
         let highest = scanned.reduce(|best, next| if next.0 > best.0 { next } else { best });
         self.polish(&highest.map_or_else(|| vec![0.0; self.blocks.irs_count()], |(_, angles)| angles))
@@ -197,8 +232,8 @@ impl<'a> AngleLikelihood<'a> {
     pub fn polish(&self, start: &[f64]) -> Polished {
         let mut angles = start.to_vec();
         angles.resize(self.blocks.irs_count(), 0.0);
-        let sector = self.sensors.unambiguous_half_sector_rad();
-        let longest = 0.25 / (self.sensors.spacing_wavelengths * self.sensors.elements as f64);
+        let sector = self.signals.sensor_array().unambiguous_half_sector_rad();
+        let longest = 0.25 / (self.blocks.spacing_wavelengths() * self.sensors());
         let mut here = self.expand(&angles);
         let mut damping = 0.0;
         for _ in 0..MAX_ROUNDS {
@@ -258,6 +293,25 @@ impl<'a> AngleLikelihood<'a> {
         }
         covariance
     }
+}
+
+/// `x^H y`.
+fn inner(x: &[Complex64], y: &[Complex64]) -> Complex64 {
+    x.iter().zip(y).map(|(x, y)| x.conj() * y).sum()
+}
+
+/// `product = R b`.
+fn multiply(block: &CMatrix, b: &CVector, product: &mut [Complex64]) {
+    product.fill(Complex64::ZERO);
+    for (column, b) in block.as_slice().chunks_exact(block.nrows()).zip(b.iter()) {
+        product.iter_mut().zip(column).for_each(|(sum, r)| *sum += r * b);
+    }
+}
+
+/// `a^H R b`.
+fn bilinear(a: &CVector, block: &CMatrix, b: &CVector) -> Complex64 {
+    let columns = block.as_slice().chunks_exact(block.nrows());
+    columns.zip(b.iter()).map(|(column, b)| inner(a.as_slice(), column) * b).sum()
 }
 
 /// Solves (-H + damping) step = gradient, with enough damping to make the matrix positive definite.

@@ -10,10 +10,13 @@ pub mod extraction;
 pub mod likelihood;
 pub mod literal;
 pub mod problem;
+mod scan;
 
 use nalgebra::{DMatrix, DVector};
 
-pub use estimate::{AngleError, AngleEstimate, AngleSettings, Extraction, IrsAngle, estimate_angles};
+pub use estimate::{
+    AngleError, AngleEstimate, AngleEstimator, AngleSettings, Extraction, IrsAngle, estimate_angles,
+};
 
 /// Value, gradient and Hessian of a function at a point.
 struct QuadraticModel {

@@ -12,16 +12,19 @@ use model::Point;
 use nalgebra::DVector;
 use num_complex::{Complex32, Complex64};
 
-use super::block::{block_row, block_term};
+use super::block::block_term;
+use super::block_products::BlockProducts;
 use super::detection::{peak_widths_m, resolution_m};
 use super::evidence::{Evidence, NodeEvidence, PathEvidence};
 use super::grid::RegularGrid;
 use super::layout::View;
 use super::likelihood::{bearing_term, cascade_delay_s, delay_term};
-use super::moments::{beamformed, inner};
+use super::moments::beamformed;
 use super::posterior::Hypotheses;
 use super::scene::{IrsView, Scene};
 use crate::beams::Beams;
+use crate::delay::BlockExpansion;
+use crate::linalg::ComplexLanes;
 
 /// Grid points per resolution.
 const POINTS_PER_RESOLUTION: f64 = 5.0;
@@ -57,6 +60,9 @@ pub(super) struct CoarseGrid {
     slots: Vec<Range<usize>>,
     /// Per point and IRS.
     views: Vec<Vec<IrsView>>,
+    /// Per node: responses of its sensors to all points; per IRS: its light to them, over the root of the number of sensors.
+    arrivals: Vec<Vec<ComplexLanes<f32>>>,
+    lights: Vec<Vec<ComplexLanes<f32>>>,
 }
 
 /// Real and imaginary parts over all subcarriers.
@@ -67,16 +73,6 @@ pub(super) struct Beamed<'a> {
     node: &'a NodeEvidence,
     /// Per beam, over all subcarriers; empty without a spectrum.
     pub spectra: Vec<SplitRow>,
-    /// Per path and beam, of the block and of its derivative.
-    blocks: Vec<Vec<[Vec<Complex64>; 2]>>,
-}
-
-impl Beamed<'_> {
-    /// Products of the block of path `k` and of its derivative with the unit atom of a point, in a beam.
-    pub fn block(&self, scene: &Scene, k: usize, beam: usize, view: &IrsView) -> [Complex64; 2] {
-        let root = (scene.system().sensors() as f64).sqrt();
-        [0, 1].map(|part| inner(&view.light, &self.blocks[k][beam][part]) / root)
-    }
 }
 
 /// Values on the grid.
@@ -129,6 +125,8 @@ impl CoarseGrid {
             im: Vec::with_capacity(entries),
             views: Vec::with_capacity(points),
             slots,
+            arrivals: Vec::new(),
+            lights: Vec::new(),
         };
         let position_m = |point: usize| scene.layout().position_m(&grid.places.coordinates(point));
         let positions_m: Vec<Point> = (0..points).map(position_m).collect();
@@ -136,11 +134,24 @@ impl CoarseGrid {
         let beams = |l: usize| Beams::new(system, l, positions_m.iter().copied(), per_beamwidth);
         grid.beams = (0..irs).map(beams).collect();
         let mut views = Vec::new();
+        let mut arrivals: Vec<Vec<Vec<Complex64>>> = vec![Vec::with_capacity(points); irs];
+        let mut lights = arrivals.clone();
+        let root = (system.sensors() as f64).sqrt();
         for &position_m in &positions_m {
             scene.look(position_m, false, &mut views);
-            grid.views.push(scene.summaries(position_m, &views));
+            let summaries = scene.summaries(position_m, &views);
+            for (k, (view, summary)) in views.iter().zip(&summaries).enumerate() {
+                arrivals[k].push(view.arrival[0].clone());
+                let scale = root * summary.strength;
+                lights[k].push(view.contents[0].iter().map(|content| content / scale).collect());
+            }
+            grid.views.push(summaries);
             grid.tabulate(scene, &views);
         }
+        let in_lanes =
+            |vectors: &Vec<Vec<Complex64>>| ComplexLanes::of_vectors(vectors.iter().map(Vec::as_slice));
+        grid.arrivals = arrivals.iter().map(in_lanes).collect();
+        grid.lights = lights.iter().map(in_lanes).collect();
         Ok(grid)
     }
 
@@ -230,7 +241,7 @@ impl CoarseGrid {
                 values.products[(point * irs + l) * irs + k] = product;
                 add(point, k, f64::from(product.norm_sqr()));
             });
-            self.each_other(scene, l, &beamed, &mut add);
+            self.each_other(l, node, &mut add);
             values.highest_sensor[l] = own.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             values.total.iter_mut().zip(&own).for_each(|(total, own)| *total += own);
         }
@@ -275,13 +286,12 @@ impl CoarseGrid {
         self.each_spectrum(scene, l, &beamed, |point, k, product| {
             take(point, k, f64::from(product.norm_sqr()));
         });
-        self.each_other(scene, l, &beamed, &mut take);
+        self.each_other(l, node, &mut take);
     }
 
     /// [`Self::each_value`] of everything but spectra.
-    fn each_other(&self, scene: &Scene, l: usize, beamed: &Beamed, take: &mut impl FnMut(usize, usize, f64)) {
-        self.each_block(scene, l, beamed, take);
-        let node = beamed.node;
+    fn each_other(&self, l: usize, node: &NodeEvidence, take: &mut impl FnMut(usize, usize, f64)) {
+        self.each_block(l, node, take);
         let has_bearing = node.counted_bearing().is_some();
         if !has_bearing && !node.paths.iter().any(|path| matches!(path, PathEvidence::Delay { .. })) {
             return;
@@ -304,25 +314,15 @@ impl CoarseGrid {
         responses.map(|arrival| self.split(scene, &beamformed(rows, arrival))).collect()
     }
 
-    /// The evidence of node `l` in all beams.
+    /// The evidence of node `l`, its spectrum in all beams.
     pub fn beamed<'a>(&self, scene: &Scene, l: usize, node: &'a NodeEvidence) -> Beamed<'a> {
-        let responses = &self.beams[l].responses;
-        let blocks = |path: &PathEvidence| match path {
-            PathEvidence::Block(expansion) => {
-                let both = [&expansion.block, &expansion.block_derivative];
-                responses.iter().map(|beam| both.map(|matrix| block_row(matrix, beam))).collect()
-            }
-            _ => Vec::new(),
-        };
-        Beamed {
-            node,
-            spectra: node
-                .spectrum
-                .as_ref()
-                .map(|rows| self.beamed_spectra(scene, l, rows))
-                .unwrap_or_default(),
-            blocks: node.paths.iter().map(blocks).collect(),
-        }
+        let spectra = node.spectrum.as_ref().map(|rows| self.beamed_spectra(scene, l, rows));
+        Beamed { node, spectra: spectra.unwrap_or_default() }
+    }
+
+    /// Products of a block of path (l, k) with the unit atoms of all points.
+    pub fn block_products(&self, l: usize, k: usize, expansion: &BlockExpansion) -> BlockProducts {
+        BlockProducts::new(expansion, &self.arrivals[l], &self.lights[k])
     }
 
     /// Calls `take` with (point, k, product) for every point and path of node `l` that delivers its spectrum.
@@ -361,11 +361,12 @@ impl CoarseGrid {
         }
     }
 
-    fn each_block(&self, scene: &Scene, l: usize, beamed: &Beamed, take: &mut impl FnMut(usize, usize, f64)) {
-        for (k, path) in beamed.node.paths.iter().enumerate() {
+    fn each_block(&self, l: usize, node: &NodeEvidence, take: &mut impl FnMut(usize, usize, f64)) {
+        for (k, path) in node.paths.iter().enumerate() {
             let PathEvidence::Block(expansion) = path else { continue };
+            let products = self.block_products(l, k, expansion);
             for (point, views) in self.views.iter().enumerate() {
-                let [z, turned] = beamed.block(scene, k, self.beam_of(l, point), &views[k]);
+                let [z, turned] = products.at(point);
                 let offset_s = cascade_delay_s(views[l].distance_m, views[k].distance_m) - expansion.delay_s;
                 take(point, k, block_term(z, turned, views[k].width_rad_s, offset_s));
             }

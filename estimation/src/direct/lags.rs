@@ -41,6 +41,11 @@ impl CoarseGrid {
     /// is, in seconds.
     pub fn best_lags(&self, scene: &Scene, l: usize, node: &NodeEvidence, lags: &[Lag]) -> Vec<(f64, f64)> {
         let beamed = self.beamed(scene, l, node);
+        let block_products = |(k, path): (usize, &PathEvidence)| match path {
+            PathEvidence::Block(expansion) => Some(self.block_products(l, k, expansion)),
+            _ => None,
+        };
+        let products: Vec<_> = node.paths.iter().enumerate().map(block_products).collect();
         let turns: Vec<DMatrix<f32>> = (0..scene.irs_count()).map(|k| turns(scene, k, lags, node)).collect();
         let priors: Vec<f32> = lags.iter().map(|lag| lag.log_prior as f32).collect();
         let mut best = Vec::with_capacity(self.points());
@@ -54,9 +59,12 @@ impl CoarseGrid {
                         self.add_spectrum(scene, [l, k], &beamed, &turns[k], points.clone(), &mut all);
                     }
                     PathEvidence::Block(expansion) => {
+                        let products = products[k].as_ref();
                         for (place, point) in points.clone().enumerate() {
-                            let (views, of_beam) = (self.views(point), self.beam_of(l, point));
-                            let [z, turned] = beamed.block(scene, k, of_beam, &views[k]);
+                            let views = self.views(point);
+                            let Some([z, turned]) = products.map(|products| products.at(point)) else {
+                                continue;
+                            };
                             let (sensor_m, reflector_m) = (views[l].distance_m, views[k].distance_m);
                             let at_s = cascade_delay_s(sensor_m, reflector_m) - expansion.delay_s;
                             let width = views[k].width_rad_s;

@@ -26,6 +26,7 @@
 //! covariance from the information. Several frames: [`DirectLocator::locate_frames`].
 
 mod block;
+mod block_products;
 mod certainty;
 mod clocks;
 mod coarse;

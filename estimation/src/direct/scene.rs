@@ -4,7 +4,6 @@ use std::f64::consts::PI;
 use std::ops::Range;
 
 use model::{Point, System};
-use num_complex::Complex64;
 
 use super::layout::{Layout, View};
 
@@ -20,8 +19,6 @@ pub(super) struct Scene {
 pub(super) struct IrsView {
     pub distance_m: f64,
     pub bearing_rad: f64,
-    /// `b_k^* / ||b_k||`.
-    pub light: Vec<Complex64>,
     /// `||b_k||`.
     pub strength: f64,
     /// Root mean square width of the spectrum that the IRS sends to the point, rad/s.
@@ -73,7 +70,6 @@ impl Scene {
             IrsView {
                 distance_m: view.distance_m,
                 bearing_rad: pose.bearing_rad(point),
-                light: view.contents[0].iter().map(|content| content / strength).collect(),
                 strength,
                 width_rad_s: self.layout.spectral_variance(k, view)[0].sqrt(),
             }

@@ -20,7 +20,7 @@ pub trait Estimator: Send + Sync {
         &self,
         frame: &FrameBlocks,
         clocks: Option<&ClockPrior>,
-        angles_done: &mut dyn FnMut(Option<&AngleEstimate>),
+        angles_done: &mut (dyn FnMut(Option<&AngleEstimate>) + Send),
     ) -> Result<Vec<FusedFix>, FusionError> {
         let _ = (clocks, angles_done);
         self.estimate(frame)
@@ -36,7 +36,7 @@ impl Estimator for Fuser {
         &self,
         frame: &FrameBlocks,
         clocks: Option<&ClockPrior>,
-        angles_done: &mut dyn FnMut(Option<&AngleEstimate>),
+        angles_done: &mut (dyn FnMut(Option<&AngleEstimate>) + Send),
     ) -> Result<Vec<FusedFix>, FusionError> {
         if self.settings().max_targets > 1 {
             angles_done(None);

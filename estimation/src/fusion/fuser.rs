@@ -1,5 +1,7 @@
 //! The fuser: tables made once per system, then one pass per frame.
 
+use std::sync::Arc;
+
 use model::geometry::at_height;
 use model::{CMatrix, PlanePoint, System};
 use nalgebra::DMatrix;
@@ -8,13 +10,14 @@ use super::three_stage::{Expansions, measurements};
 use super::{
     FixMethod, FrameBlocks, FusedFix, FuserError, FusionError, FusionSettings, Method, Payload, ThreeStageFix,
 };
-use crate::angles::{AngleEstimate, estimate_angles};
+use crate::angles::{AngleEstimate, AngleEstimator};
 use crate::blocks::Blocks;
 use crate::delay::{BlockExpansion, MatchedFilter, coverage_sines, searched_delays};
 use crate::direct::{
     ClockPrior, DirectFix, DirectLocator, Evidence, EvidenceError, LocatedTarget, MOST_LOSS, Missed, Survey,
 };
 use crate::location::{Bearing, CascadeDelay, Caution, CoverageArea, locate};
+use crate::signals::ReflectedSignals;
 
 /// Makes a fix from the received paths of a frame.
 #[derive(Debug, Clone)]
@@ -22,6 +25,8 @@ pub struct Fuser {
     system: System,
     filters: Vec<MatchedFilter>,
     settings: FusionSettings,
+    signals: Arc<ReflectedSignals>,
+    angles: AngleEstimator,
     direct: Option<DirectLocator>,
     /// Widths of the delay windows, `[l][k]`.
     windows_s: Vec<Vec<f64>>,
@@ -64,7 +69,9 @@ impl Fuser {
             sines.max.asin() - sines.min.asin()
         };
         let sectors_rad = (0..count).map(sector_rad).collect();
-        Ok(Self { filters, settings, direct, windows_s, sectors_rad, system })
+        let signals = Arc::new(ReflectedSignals::of_system(&system));
+        let angles = AngleEstimator::new(settings.angles.clone());
+        Ok(Self { filters, settings, signals, angles, direct, windows_s, sectors_rad, system })
     }
 
     /// The system whose frames are fused.
@@ -94,41 +101,50 @@ impl Fuser {
         &self,
         frame: &FrameBlocks,
         clocks: Option<&ClockPrior>,
-        angles_done: impl FnOnce(Option<&AngleEstimate>),
+        angles_done: impl FnOnce(Option<&AngleEstimate>) + Send,
     ) -> Result<FusedFix, FusionError> {
         if self.settings.method == Method::Direct {
             angles_done(None);
             return Ok(direct_fix(self.locate_directly(frame, clocks)?, None));
         }
         let prior = self.clock_prior(clocks);
-        let expansions = self.expansions(frame);
-        let angles = self.angles(frame, &expansions);
-        angles_done(angles.as_ref().ok().and_then(Option::as_ref));
-        let staged = angles.and_then(|angles| {
-            let measurements = measurements(
-                &self.system,
-                &self.filters,
-                frame,
-                &expansions,
-                angles.as_ref(),
-                prior.as_ref(),
-            )?;
-            let fix = locate(&measurements, &self.settings.locate)?;
-            Ok(ThreeStageFix { fix, measurements })
-        });
         // A strong path determines a delay by itself.
         let strong = frame.present().all(|(_, _, path)| path.snr >= self.settings.safe_snr);
-        let three_stages = self.settings.method == Method::ThreeStage;
-        if three_stages || self.direct.is_none() || strong && is_sound(&staged) {
+        let three_stages = self.settings.method == Method::ThreeStage || self.direct.is_none();
+        let stages = || self.staged(frame, prior.as_ref(), angles_done);
+        // Where both methods are needed, neither waits for the other.
+        let (staged, direct) = if three_stages || strong {
+            (stages(), None)
+        } else {
+            let (staged, direct) = rayon::join(stages, || self.locate_directly(frame, None));
+            (staged, Some(direct))
+        };
+        if three_stages || strong && is_sound(&staged) {
             let update = prior.and_then(|prior| self.locate_directly(frame, Some(&prior)).ok()?.clocks);
             return staged.map(|staged| FusedFix { clocks: update, ..self.three_stage_fix(staged) });
         }
-        match self.locate_directly(frame, None) {
+        match direct.unwrap_or_else(|| self.locate_directly(frame, None)) {
             Ok(direct) => Ok(direct_fix(direct, staged.ok())),
             // Strong echoes from outside the coverage area: the three-stage method is not limited to it.
             Err(Missed::Unobservable) if strong => staged.map(|staged| self.three_stage_fix(staged)),
             Err(missed) => Err(missed.into()),
         }
+    }
+
+    /// The three-stage method: joint angles, then the location.
+    fn staged(
+        &self,
+        frame: &FrameBlocks,
+        prior: Option<&ClockPrior>,
+        angles_done: impl FnOnce(Option<&AngleEstimate>),
+    ) -> Result<ThreeStageFix, FusionError> {
+        let expansions = self.expansions(frame);
+        let angles = self.angles(frame, &expansions);
+        angles_done(angles.as_ref().ok().and_then(Option::as_ref));
+        let measurements =
+            measurements(&self.system, &self.filters, frame, &expansions, angles?.as_ref(), prior)?;
+        let fix = locate(&measurements, &self.settings.locate)?;
+        Ok(ThreeStageFix { fix, measurements })
     }
 
     /// The blocks of a frame with their derivatives, computed from spectra where those were received.
@@ -159,9 +175,9 @@ impl Fuser {
         let noise_power_w = frame.noise_power_w().unwrap_or(self.system.noise_power_w);
         let block = |expansion: &Option<BlockExpansion>| expansion.as_ref().map(|e| e.block.clone());
         let table = expansions.iter().map(|row| row.iter().map(block).collect());
-        let blocks = Blocks::of_system(&self.system, noise_power_w, table.collect())
+        let blocks = Blocks::of_signals(self.signals.clone(), noise_power_w, table.collect())
             .map_err(|error| FusionError::Angles(error.into()))?;
-        Ok(Some(estimate_angles(&blocks, &self.settings.angles)?))
+        Ok(Some(self.angles.estimate(&blocks)?))
     }
 
     /// The part of a fix that depends on one frame alone, for [`Self::fuse_frames`] and [`Self::fuse_targets`], with what is known

@@ -2,6 +2,8 @@
 
 use std::fmt::Debug;
 
+use num_complex::Complex64;
+
 use super::register::{Portable, Register};
 #[cfg(target_arch = "x86_64")]
 use super::x86::{Avx2, Avx512};
@@ -109,6 +111,24 @@ impl<T: Scalar> Lanes<T> {
 impl<T: Scalar> ComplexLanes<T> {
     /// Zero in every lane.
     pub const ZERO: Self = Self { re: Lanes::ZERO, im: Lanes::ZERO };
+}
+
+impl ComplexLanes<f32> {
+    /// Vectors of one length side by side: the entries of the first [`LANES`], then those of the next; lanes past the last are
+    /// zero.
+    pub(crate) fn of_vectors<'a>(vectors: impl IntoIterator<Item = &'a [Complex64]>) -> Vec<Self> {
+        let mut all: Vec<Self> = Vec::new();
+        for (i, vector) in vectors.into_iter().enumerate() {
+            if i % LANES == 0 {
+                all.resize(all.len() + vector.len(), Self::ZERO);
+            }
+            let start = all.len() - vector.len();
+            for (entry, value) in all[start..].iter_mut().zip(vector) {
+                (entry.re.0[i % LANES], entry.im.0[i % LANES]) = (value.re as f32, value.im as f32);
+            }
+        }
+        all
+    }
 }
 
 /// Place of entry `(row, column)`, `column <= row`, in a group of [`LANES`] Hermitian matrices.

@@ -6,6 +6,8 @@
 use std::array;
 use std::ops::{Add, Mul, Neg, Sub};
 
+use num_complex::Complex32;
+
 use super::lanes::{ComplexLanes, LANES, Lanes, Scalar};
 
 /// [`LANES`] numbers and the operations on them, each lane by lane.
@@ -282,6 +284,17 @@ impl<R: Register> Complexes<R> {
     #[inline(always)]
     pub(crate) fn scaled_plus(self, factor: R, term: Self) -> Self {
         Self { re: self.re.mul_add(factor, term.re), im: self.im.mul_add(factor, term.im) }
+    }
+
+    /// `a^H x` of vectors `a`, one in each lane, and one vector x.
+    #[inline(always)]
+    pub(crate) fn inner(a: &[ComplexValues<R>], x: &[Complex32]) -> Self {
+        let mut sum = Self::zero();
+        for (a, x) in a.iter().zip(x) {
+            let x = Self { re: R::splat(x.re.into()), im: R::splat(x.im.into()) };
+            sum = sum.plus_conjugate(Self::load(a), x);
+        }
+        sum
     }
 
     /// The squared magnitude.
