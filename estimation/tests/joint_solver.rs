@@ -2,7 +2,7 @@
 
 mod support;
 
-use hyloc_estimation::angles::admm::{AdmmSettings, solve};
+use hyloc_estimation::angles::admm::{AdmmSettings, JointSolver, solve};
 use hyloc_estimation::angles::estimate::{rank_cases, scaled_problem};
 use hyloc_estimation::angles::problem::JointProblem;
 use hyloc_estimation::angles::{AngleSettings, Extraction, estimate_angles};
@@ -52,6 +52,38 @@ fn the_result_does_not_depend_on_the_number_of_threads() {
     let one = on(1);
     assert_eq!(one, on(2));
     assert_eq!(one, on(4));
+}
+
+/// What a solver keeps from one problem to the next does not change its answers.
+#[test]
+fn a_solver_that_has_worked_gives_the_same_answer() {
+    let mut solver = JointSolver::default();
+    for (seed, power) in [(1, 50.0), (1, 40.0), (2, 50.0), (1, 50.0)] {
+        for tolerance in [1e-2, 1e-6] {
+            let problem = problem(&scene(&Scenario::default().with_seed(seed).with_power_dbm(power)));
+            let settings = AdmmSettings { tolerance, ..AdmmSettings::default() };
+            assert_eq!(*solver.solve(&problem, &settings).unwrap(), solve(&problem, &settings).unwrap());
+        }
+    }
+}
+
+/// Powers of two in the units of blocks and signals change no digit, however large.
+#[test]
+fn units_do_not_matter() {
+    let given = problem(&scene(&Scenario::default()));
+    let expected = solve(&given, &AdmmSettings::default()).unwrap();
+    for (signal, block) in [(2f64.powi(-90), 2f64.powi(-60)), (2f64.powi(70), 2f64.powi(90))] {
+        let mut other = given.clone();
+        other.departures.iter_mut().for_each(|departure| departure.signal *= Complex64::from(signal));
+        other.paths.iter_mut().for_each(|path| path.block *= Complex64::from(signal * block));
+        other.lambda /= block * signal.powi(2);
+        let settings =
+            AdmmSettings { penalty: AdmmSettings::default().penalty / block, ..AdmmSettings::default() };
+        let found = solve(&other, &settings).unwrap();
+        assert_eq!((found.iterations, found.converged), (expected.iterations, true));
+        assert!((found.objective / (expected.objective * block) - 1.0).abs() < 1e-12);
+        assert_eq!(found.denoised[0].scale(1.0 / block), expected.denoised[0]);
+    }
 }
 
 #[test]

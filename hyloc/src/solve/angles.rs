@@ -5,7 +5,7 @@ use std::time::Instant;
 use clap::Args;
 use estimation::Blocks;
 use estimation::angles::AngleSettings;
-use estimation::angles::admm::{self, AdmmSettings};
+use estimation::angles::admm::{self, AdmmSettings, JointSolver};
 use estimation::angles::departure::trust_region_departure_rad;
 use estimation::angles::estimate::scaled_problem;
 use estimation::angles::extraction::{denoised_arrival_rad, principal_angle_rad};
@@ -104,9 +104,10 @@ impl Problem for AngleCase {
 
 fn median_time_s(problem: &JointProblem, admm: &AdmmSettings, count: usize) -> anyhow::Result<f64> {
     let mut times_s = Vec::new();
+    let mut solver = JointSolver::default();
     for _ in 0..count {
         let started = Instant::now();
-        admm::solve(problem, admm)?;
+        solver.solve(problem, admm)?;
         times_s.push(started.elapsed().as_secs_f64());
     }
     times_s.sort_by(f64::total_cmp);

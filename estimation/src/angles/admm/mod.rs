@@ -130,11 +130,11 @@ impl Units {
         let block = unit(problem.paths.iter().map(|path| largest(&path.block)).fold(0.0, f64::max));
         Self { signal, block: block / signal }
     }
+}
 
-    /// Whether lambda and rho in these units are numbers that single precision can work with.
-    fn fit_single(&self, lambda: f64, rho: f64) -> bool {
-        [self.block, lambda, rho].iter().all(|value| (1e-12..1e12).contains(value))
-    }
+/// Whether lambda and rho are numbers that single precision can work with.
+fn fit_single(lambda: f64, rho: f64) -> bool {
+    [lambda, rho].iter().all(|value| (1e-12..1e12).contains(value))
 }
 
 impl JointSolver {
@@ -168,7 +168,7 @@ impl JointSolver {
         let mut run =
             Run { iterations: 0, norms: Norms::default(), settings, limit: limit.max(SINGLE_RESIDUAL) };
         let Self { kinds, single, double, shared, product, solution } = self;
-        if units.fit_single(lambda, rho) {
+        if fit_single(lambda, rho) {
             load(single, problem, units, shared, product);
             run.go(single, problem, shared);
             if run.norms.is_finite() && run.norms.is_below(limit) || run.iterations == settings.max_iterations
@@ -222,7 +222,9 @@ fn load<T: Scalar>(
     let scale = shared.penalty.lambda() / (units.block * units.signal);
     for (place, path) in shared.places.iter().zip(&problem.paths) {
         let adjoint = shared.penalty.adjoint(path.k);
-        product.resize_mut(path.block.nrows(), adjoint.ncols(), Complex64::ZERO);
+        if product.shape() != (path.block.nrows(), adjoint.ncols()) {
+            *product = CMatrix::zeros(path.block.nrows(), adjoint.ncols());
+        }
         path.block.mul_to(adjoint, product);
         groups[place.group].load(place.lane, product, scale);
     }
