@@ -13,6 +13,7 @@ pub mod fusion;
 mod harmonic;
 pub mod linalg;
 pub mod location;
+mod planar;
 
 pub use blocks::{BlockError, Blocks};
 /// The system model, which the estimators take.
