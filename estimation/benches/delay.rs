@@ -1,9 +1,9 @@
 //! Delays of one node. Budget: 2000 Table I frames per second and core, 500 us each.
 //!
-//! Bound at Table I: scan `K A (8 (M n + n^2 / 2) + 2 T lags)`, 0.8 Mflop with A = 13 angles and T = 29 delays; blocks three times,
-//! 0.5 Mflop. That is 27 us at the 48 Gflop/s of a core with AVX2. Measured 67 us at best, 40 % of it. With 16 IRSs the tables of the
-//! scan have 1.5 MB, and what reads them once per search waits for memory: 600 us at best. A correlation by FFT would cost more: the
-//! window has 45 points, and the subcarriers of an IRS are a third of the grid or less.
+//! Operations at Table I: scan `K A (8 (M n + n^2 / 2) + 2 T lags)`, 0.5 Mflop with A = 13 angles, T = 29 delays and 93 lags; blocks,
+//! weighted twice and expanded once with derivatives, 0.3 Mflop. That is 17 us at the 48 Gflop/s of a core with AVX2. Measured 67 us at
+//! best, a quarter of it. With 16 IRSs (600 us at best) the tables of the scan have 1.5 MB. A correlation by FFT would cost more: the
+//! window has some 40 points, and the subcarriers of an IRS are a third of the grid or less.
 
 use hyloc_estimation::delay::{DelayEstimator, DelaySettings, Statistic};
 use model::scenario::ring;
