@@ -1,10 +1,9 @@
 //! Delays of one node. Budget: 2000 Table I frames per second and core, 500 us each.
 //!
-//! Bound at Table I: scan and search `K A (8 (M n + n^2 / 2) + 4 T lags)`, 1.0 Mflop with A = 13 angles and T = 45 delays;
-//! blocks with derivatives, twice, 0.3 Mflop; refinement 0.2 Mflop. That is 31 us at the 48 Gflop/s of a core with AVX2, and
-//! 125 us at the quarter of it that code without AVX2 has. Measured 262 us at best, 408 us at the median: 48 % and 31 % of
-//! the latter, 12 % and 8 % of the peak. A correlation by FFT would cost more: the window has 45 points, and the
-//! subcarriers of an IRS are a third of the grid or less.
+//! Operations at Table I: scan `K A (8 (M n + n^2 / 2) + 2 T lags)`, 0.5 Mflop with A = 13 angles, T = 29 delays and 93 lags; blocks,
+//! weighted twice and expanded once with derivatives, 0.3 Mflop. That is 17 us at the 48 Gflop/s of a core with AVX2. Measured 67 us at
+//! best, a quarter of it. With 16 IRSs (600 us at best) the tables of the scan have 1.5 MB. A correlation by FFT would cost more: the
+//! window has some 40 points, and the subcarriers of an IRS are a third of the grid or less.
 
 use hyloc_estimation::delay::{DelayEstimator, DelaySettings, Statistic};
 use model::scenario::ring;

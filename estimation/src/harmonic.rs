@@ -10,8 +10,12 @@
 use model::algebra::unit_phasor;
 use num_complex::Complex64;
 
+use crate::linalg::register::{Complexes, Register};
+use crate::linalg::{ComplexLanes, Instructions, Kernel, LANES, Lanes, dispatch};
+use crate::planar::lanes;
+
 /// `g_0 + 2 Re sum_{d >= 1} g_d exp(j d w x)`.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct HarmonicSeries {
     /// g_d for d = 0, 1, ..; of g_0 only the real part counts.
     lags: Vec<Complex64>,
@@ -26,12 +30,16 @@ pub(crate) struct Peak {
     pub(crate) value: f64,
 }
 
-/// Equally spaced points with their phasors, for series in which all other lags are zero.
+/// Equally spaced points with their phasors, for series in `x - centre` in which all other lags are zero.
+///
+/// Points come in pairs at `centre +- u`, at which a series is the sum and the difference of an even and an odd part: each part is
+/// computed for one of them.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Grid {
     points: Vec<f64>,
-    /// Real and then imaginary parts of `exp(j d w x)` for the lags d in question, point by point.
-    phasors: Vec<f64>,
+    centre: f64,
+    /// `2 exp(j d w u)`, [`LANES`] offsets u side by side: for the outermost ones all lags d in question, then for the next.
+    phasors: Vec<ComplexLanes<f64>>,
     /// The lags d except zero.
     lags: Vec<usize>,
 }
@@ -40,6 +48,8 @@ pub(crate) struct Grid {
 const CONTENDER: f64 = 0.9;
 /// Iteration limit of Newton's method with bisection.
 const MAX_STEPS: usize = 60;
+/// Newton's method ends with a step below this share of the bracket: the next would be near the square of it.
+const LAST_STEP: f64 = 1e-9;
 
 /// Points from `min` to `max`, both included, at most `spacing` apart.
 pub(crate) fn grid_points(min: f64, max: f64, spacing: f64) -> Vec<f64> {
@@ -52,38 +62,87 @@ impl Grid {
     /// `step_rad`.
     pub(crate) fn new(min: f64, max: f64, spacing: f64, lags: Vec<usize>, step_rad: f64) -> Self {
         let points = grid_points(min, max, spacing);
-        let phase = |x: f64, d: usize| d as f64 * step_rad * x;
-        let mut phasors = Vec::with_capacity(2 * points.len() * lags.len());
-        for &x in &points {
-            phasors.extend(lags.iter().map(|&d| phase(x, d).cos()));
-            phasors.extend(lags.iter().map(|&d| phase(x, d).sin()));
+        let centre = 0.5 * (min + max);
+        let (half, last) = (points.len().div_ceil(2), points.len() - 1);
+        // The innermost offset fills the last register.
+        let offset = |t: usize| points[last - t.min(half - 1)] - centre;
+        let mut phasors = Vec::with_capacity(half.div_ceil(LANES) * lags.len());
+        for first in (0..half).step_by(LANES) {
+            phasors.extend(lags.iter().map(|&d| {
+                let phasor = |lane| 2.0 * unit_phasor(d as f64 * step_rad * offset(first + lane));
+                lanes(phasor)
+            }));
         }
-        Self { points, phasors, lags }
+        Self { points, centre, phasors, lags }
     }
 
-    /// Values of a series without other lags.
-    fn values(&self, series: &HarmonicSeries) -> Vec<f64> {
-        let lags = || self.lags.iter().map(|&d| series.lags[d]);
-        let parts: Vec<f64> = lags().map(|g| 2.0 * g.re).chain(lags().map(|g| -2.0 * g.im)).collect();
-        let width = 2 * self.lags.len();
-        (0..self.points.len())
-            .map(|i| series.lags[0].re + dot(&parts, &self.phasors[i * width..(i + 1) * width]))
-            .collect()
+    /// The highest values on the grid of [`LANES`] series side by side, from their constants and the lags of the grid.
+    #[inline(always)]
+    pub(crate) fn highest<R: Register<Scalar = f64>>(&self, constants: R, lags: &[ComplexLanes<f64>]) -> R {
+        if R::MANY {
+            self.highest_by::<R, 8>(constants, lags)
+        } else {
+            self.highest_by::<R, 2>(constants, lags)
+        }
+    }
+
+    /// The same, `OFFSETS` of them at a time: as many as there are registers for.
+    #[inline(always)]
+    fn highest_by<R: Register<Scalar = f64>, const OFFSETS: usize>(
+        &self,
+        constants: R,
+        lags: &[ComplexLanes<f64>],
+    ) -> R {
+        let mut highest = R::splat(f64::NEG_INFINITY);
+        for (block, phasors) in self.phasors.chunks_exact(lags.len().max(1)).enumerate() {
+            let used = self.points.len().div_ceil(2) - block * LANES;
+            for first in (0..used.min(LANES)).step_by(OFFSETS) {
+                let (mut even, mut odd) = ([R::zero(); OFFSETS], [R::zero(); OFFSETS]);
+                for (g, phasor) in lags.iter().zip(phasors) {
+                    let g = Complexes::<R>::load(g);
+                    for t in 0..OFFSETS {
+                        even[t] = g.re.mul_add(R::splat(phasor.re.0[first + t]), even[t]);
+                        odd[t] = g.im.mul_add(R::splat(phasor.im.0[first + t]), odd[t]);
+                    }
+                }
+                for t in 0..OFFSETS {
+                    highest = highest.max(even[t] - odd[t]).max(even[t] + odd[t]);
+                }
+            }
+        }
+        if lags.is_empty() { constants } else { constants + highest }
     }
 }
 
-/// Inner product in eight independent sums, which the compiler can keep in vector registers.
-fn dot(a: &[f64], b: &[f64]) -> f64 {
-    const LANES: usize = 8;
-    let mut sums = [0.0; LANES];
-    let (a_chunks, b_chunks) = (a.chunks_exact(LANES), b.chunks_exact(LANES));
-    let rest: f64 = a_chunks.remainder().iter().zip(b_chunks.remainder()).map(|(x, y)| x * y).sum();
-    for (x, y) in a_chunks.zip(b_chunks) {
-        for lane in 0..LANES {
-            sums[lane] += x[lane] * y[lane];
+/// Values of a series on a grid.
+struct Values<'a> {
+    grid: &'a Grid,
+    series: &'a HarmonicSeries,
+    values: &'a mut [f64],
+}
+
+impl Kernel<f64> for Values<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<R: Register<Scalar = f64>>(self) {
+        let Self { grid: Grid { points, phasors, lags, .. }, series, values } = self;
+        let (half, last) = (points.len().div_ceil(2), points.len() - 1);
+        values.fill(series.lags[0].re);
+        for (block, phasors) in phasors.chunks_exact(lags.len().max(1)).enumerate() {
+            let (mut even, mut odd) = (R::zero(), R::zero());
+            for (phasor, &d) in phasors.iter().zip(lags) {
+                let g = series.lags[d];
+                even = R::load(&phasor.re).mul_add(R::splat(g.re), even);
+                odd = R::load(&phasor.im).mul_add(R::splat(g.im), odd);
+            }
+            let (low, high) = ((even + odd).to_array(), (even - odd).to_array());
+            for (lane, t) in (block * LANES..half).take(LANES).enumerate() {
+                values[t] = series.lags[0].re + low[lane];
+                values[last - t] = series.lags[0].re + high[lane];
+            }
         }
     }
-    sums.iter().sum::<f64>() + rest
 }
 
 impl HarmonicSeries {
@@ -104,21 +163,17 @@ impl HarmonicSeries {
         &self.lags
     }
 
+    /// Starts anew with this many lags, all zero.
+    pub(crate) fn reset(&mut self, lags: usize, step_rad: f64) -> &mut [Complex64] {
+        self.lags.clear();
+        self.lags.resize(lags, Complex64::ZERO);
+        self.step_rad = step_rad;
+        &mut self.lags
+    }
+
     /// Value, first and second derivative at `x`.
     pub(crate) fn at(&self, x: f64) -> [f64; 3] {
-        let turn = unit_phasor(self.step_rad * x);
-        let mut phasor = Complex64::ONE;
-        let mut sums = [0.0; 3];
-        for (d, g) in self.lags.iter().enumerate().skip(1) {
-            phasor *= turn;
-            let term = g * phasor;
-            let order = d as f64;
-            sums[0] += term.re;
-            sums[1] -= order * term.im;
-            sums[2] -= order * order * term.re;
-        }
-        let w = self.step_rad;
-        [self.lags[0].re + 2.0 * sums[0], 2.0 * w * sums[1], 2.0 * w * w * sums[2]]
+        dispatch(Instructions::detect(), At { series: self, x })
     }
 
     /// The highest point over [min, max], searched on a grid at most `spacing` apart and refined by Newton.
@@ -128,14 +183,50 @@ impl HarmonicSeries {
         refined_maximum(&points, &values, |x| self.at(x))
     }
 
-    /// The same on a prepared grid with the lags of the series.
-    pub(crate) fn maximum_on(&self, grid: &Grid) -> Peak {
-        refined_maximum(&grid.points, &grid.values(self), |x| self.at(x))
+    /// The same on a prepared grid with the lags of the series, which is one in `x - centre`; `values` is scratch.
+    pub(crate) fn maximum_on(&self, grid: &Grid, values: &mut Vec<f64>) -> Peak {
+        values.resize(grid.points.len(), 0.0);
+        dispatch(Instructions::detect(), Values { grid, series: self, values });
+        refined_maximum(&grid.points, values, |x| self.at(x - grid.centre))
     }
+}
 
-    /// The highest value on a prepared grid, not refined.
-    pub(crate) fn grid_maximum(&self, grid: &Grid) -> f64 {
-        grid.values(self).into_iter().fold(f64::NEG_INFINITY, f64::max)
+/// A series with its derivatives at a point, [`LANES`] lags at a time.
+struct At<'a> {
+    series: &'a HarmonicSeries,
+    x: f64,
+}
+
+impl Kernel<f64> for At<'_> {
+    type Output = [f64; 3];
+
+    #[inline(always)]
+    fn run<R: Register<Scalar = f64>>(self) -> [f64; 3] {
+        let HarmonicSeries { lags, step_rad: w } = self.series;
+        let turn = unit_phasor(w * self.x);
+        let mut power = Complex64::ONE;
+        let first = lanes(|_| {
+            let current = power;
+            power *= turn;
+            current
+        });
+        let step = Complexes { re: R::splat(power.re), im: R::splat(power.im) };
+        let mut phasor = Complexes::<R>::load(&first);
+        let mut order = R::load(&Lanes(std::array::from_fn(|lane| lane as f64)));
+        let mut sums = [R::zero(); 3];
+        let (blocks, rest) = lags.as_chunks();
+        let mut last = [Complex64::ZERO; LANES];
+        last[..rest.len()].copy_from_slice(rest);
+        for g in blocks.iter().chain([&last]) {
+            let g = Complexes::load(&lanes(|lane| g[lane]));
+            let term = Complexes::zero().plus(g, phasor);
+            let curved = order * term.re;
+            sums = [sums[0] + term.re, order.mul_add(term.im, sums[1]), order.mul_add(curved, sums[2])];
+            phasor = Complexes::zero().plus(phasor, step);
+            order = order + R::splat(LANES as f64);
+        }
+        let sum = |sum: R| 2.0 * sum.to_array().iter().sum::<f64>();
+        [sum(sums[0]) - lags[0].re, -w * sum(sums[1]), -w * w * sum(sums[2])]
     }
 }
 
@@ -145,10 +236,10 @@ pub(crate) fn refined_maximum(points: &[f64], values: &[f64], function: impl Fn(
     let last = values.len() - 1;
     let is_peak =
         |i: usize| (i == 0 || values[i] > values[i - 1]) && (i == last || values[i] >= values[i + 1]);
-    let peaks: Vec<usize> = (0..=last).filter(|&i| is_peak(i)).collect();
-    let top = peaks.iter().map(|&i| values[i]).fold(f64::NEG_INFINITY, f64::max);
+    let top = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     let mut best = Peak { at: points[0], value: f64::NEG_INFINITY };
-    for &i in peaks.iter().filter(|&&i| values[i] >= CONTENDER * top || values[i] == top) {
+    let contends = |&i: &usize| is_peak(i) && (values[i] >= CONTENDER * top || values[i] == top);
+    for i in (0..=last).filter(contends) {
         let (low, high) = (points[i.saturating_sub(1)], points[(i + 1).min(last)]);
         let at = climb(points[i], low, high, &function);
         let value = function(at)[0];
@@ -162,6 +253,7 @@ pub(crate) fn refined_maximum(points: &[f64], values: &[f64], function: impl Fn(
 /// Newton's method on the derivative within the bracket [low, high], which shrinks according to its sign.
 fn climb(start: f64, mut low: f64, mut high: f64, function: &impl Fn(f64) -> [f64; 3]) -> f64 {
     let mut x = start;
+    let short = LAST_STEP * (high - low);
     for _ in 0..MAX_STEPS {
         let [_, slope, curvature] = function(x);
         if slope > 0.0 {
@@ -176,7 +268,10 @@ fn climb(start: f64, mut low: f64, mut high: f64, function: &impl Fn(f64) -> [f6
         let next = if inside { newton } else { (low + high) / 2.0 };
         let moved = (next - x).abs();
         x = next;
-        if moved <= 4.0 * f64::EPSILON * x.abs() || high - low <= 4.0 * f64::EPSILON * x.abs() {
+        if inside && moved <= short
+            || moved <= 4.0 * f64::EPSILON * x.abs()
+            || high - low <= 4.0 * f64::EPSILON * x.abs()
+        {
             break;
         }
     }
@@ -208,7 +303,7 @@ mod tests {
             let finest = 0.02;
             let peak = series.maximum(-span, span, finest);
             let grid = Grid::new(-span, span, finest, (1..series.lags().len()).collect(), series.step_rad);
-            prop_assert!((series.maximum_on(&grid).value - peak.value).abs() < 1e-9);
+            prop_assert!((series.maximum_on(&grid, &mut Vec::new()).value - peak.value).abs() < 1e-9);
             for i in 0..=500 {
                 let x = span * (i as f64 / 250.0 - 1.0);
                 prop_assert!(series.at(x)[0] <= peak.value + 1e-6);

@@ -13,6 +13,7 @@ pub mod fusion;
 mod harmonic;
 pub mod linalg;
 pub mod location;
+mod planar;
 pub mod signals;
 
 pub use blocks::{BlockError, Blocks};

@@ -5,11 +5,15 @@
 
 #![allow(clippy::print_stdout)]
 
+use std::f64::consts::TAU;
+
 use hyloc_estimation::delay::{
     BlockExpansion, BlockNorm, DelayError, DelayEstimator, DelaySettings, DelayWindow, MatchedFilter,
     NodeDelays, Statistic, coherent_refinement,
 };
+use model::algebra::unit_phasor;
 use model::geometry::cascade_delay_s;
+use model::scenario::ring;
 use model::units::{SPEED_OF_LIGHT_M_S, db_from_ratio};
 use model::{CMatrix, CVector, EchoSource, Gain, Information, Point, Scenario, System};
 use num_complex::Complex64;
@@ -370,5 +374,28 @@ proptest! {
                 prop_assert!(path.snr >= 0.0 && path.snr.is_finite());
             }
         }
+    }
+}
+
+/// Blocks and derivatives of an estimate against the sum over the subcarriers that defines them.
+#[test]
+fn blocks_are_sums_over_the_subcarriers() {
+    let source = EchoSource::new(&ring(&Scenario::default(), 5).expect("a ring")).expect("valid");
+    let system = source.system();
+    let frame = source.frame(2, 0, source.target_m(0));
+    let found = DelayEstimator::new(system, 2).expect("valid").estimate(&frame).expect("a valid frame");
+    for (k, path) in found.paths.iter().enumerate() {
+        let codes = &system.irs[k].waveform.codes;
+        let (rows, columns) = path.block.shape();
+        let (mut block, mut derivative) = (CMatrix::zeros(rows, columns), CMatrix::zeros(rows, columns));
+        for (column, &i) in system.irs[k].waveform.subcarriers.iter().enumerate() {
+            let w = TAU * system.frequency_hz(i);
+            let term = frame.column(i) * codes.column(column).adjoint() * unit_phasor(w * path.delay_s);
+            derivative += &term * Complex64::new(0.0, w);
+            block += term;
+        }
+        assert_eq!(path.spectrum, frame.select_columns(&system.irs[k].waveform.subcarriers));
+        assert!((&path.block - &block).norm() < 1e-12 * block.norm());
+        assert!((&path.block_derivative - &derivative).norm() < 1e-12 * derivative.norm());
     }
 }

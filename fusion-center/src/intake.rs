@@ -138,11 +138,49 @@ impl<T> Intake<T> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use estimation::fusion::Payload;
+    use model::CMatrix;
+
     use super::*;
     use crate::assembler::tests;
+    use crate::solve::Kept;
 
     fn report(frame: u64, resent: bool) -> Report {
         Report { resent, ..tests::report(frame, &[0]) }
+    }
+
+    /// The solver reads a matrix where the conversion has put it: nothing on the way clones a payload.
+    #[test]
+    fn payloads_move_to_the_solver() {
+        let matrix = |value: f64| CMatrix::from_element(10, 10, value.into());
+        let payloads = |node: usize| {
+            [
+                Payload::Block { block: matrix(node as f64), block_derivative: matrix(0.5) },
+                Payload::Spectrum(matrix(2.5)),
+            ]
+        };
+        let places = |payload: &Payload| match payload {
+            Payload::Parameters => Vec::new(),
+            Payload::Block { block, block_derivative } => vec![block.as_ptr(), block_derivative.as_ptr()],
+            Payload::Spectrum(spectrum) => vec![spectrum.as_ptr()],
+        };
+        let mut intake = Intake::new(2, 100);
+        (0..2).for_each(|node| drop(intake.assembler.set_connected(node, true, 0)));
+        let (mut converted, mut closed) = (Vec::new(), Vec::new());
+        for node in 0..2 {
+            let mut report = tests::report(5, &[0, 1]);
+            for ((_, path), payload) in report.paths.iter_mut().zip(payloads(node)) {
+                path.payload = payload;
+            }
+            converted.extend(report.paths.iter().flat_map(|(_, path)| places(&path.payload)));
+            closed.extend(intake.offer(node, report, 1, ()).unwrap());
+        }
+        // As the engine does for the pool.
+        let kept = Arc::new(Kept::new(closed.remove(0).blocks));
+        let solved: Vec<_> = kept.blocks.present().flat_map(|(_, _, path)| places(&path.payload)).collect();
+        assert_eq!((solved.len(), solved), (6, converted));
     }
 
     /// A report that comes again while its frame waits for a solver is told what becomes of the frame, not before: a frame

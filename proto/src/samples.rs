@@ -131,14 +131,16 @@ pub fn unpack(
     if bytes.len() != precision.bytes(entries) {
         return None;
     }
-    let reals: Vec<f64> = match precision.quantised_bits() {
+    // Entry by entry into the matrix, whose memory is all that is allocated.
+    Some(match precision.quantised_bits() {
         None if precision == Precision::F64 => {
-            bytes.chunks_exact(8).map(|b| b.try_into().map_or(f64::NAN, f64::from_le_bytes)).collect()
+            let real = |b: &[u8; 8]| f64::from_le_bytes(*b);
+            CMatrix::from_iterator(rows, columns, pairs(bytes, real))
         }
-        None => bytes
-            .chunks_exact(4)
-            .map(|b| f64::from(b.try_into().map_or(f32::NAN, f32::from_le_bytes)))
-            .collect(),
+        None => {
+            let real = |b: &[u8; 4]| f64::from(f32::from_le_bytes(*b));
+            CMatrix::from_iterator(rows, columns, pairs(bytes, real))
+        }
         Some(bits) => {
             let (step, levels) = bytes.split_at(STEP_BYTES);
             let step = step.try_into().map_or(f32::NAN, f32::from_le_bytes);
@@ -148,12 +150,17 @@ pub fn unpack(
                     | levels.get(bit / 8 + 1).map_or(0, |next| u32::from(*next) << 8);
                 word >> (bit % 8) & ((1 << bits) - 1)
             };
-            let dither = dither(key, 2 * entries);
-            (0..2 * entries).map(|i| value(level(i), dither[i], step, bits)).collect()
+            let mut dither = Dither::new(key);
+            let mut real = |i: usize| value(level(i), dither.next(), step, bits);
+            let entry = |i: usize| Complex64::new(real(2 * i), real(2 * i + 1));
+            CMatrix::from_iterator(rows, columns, (0..entries).map(entry))
         }
-    };
-    let samples = reals.chunks_exact(2).map(|pair| Complex64::new(pair[0], pair[1]));
-    Some(CMatrix::from_iterator(rows, columns, samples))
+    })
+}
+
+/// Complex numbers from real ones of `N` bytes each.
+fn pairs<const N: usize>(bytes: &[u8], real: impl Fn(&[u8; N]) -> f64) -> impl Iterator<Item = Complex64> {
+    bytes.as_chunks().0.as_chunks().0.iter().map(move |[re, im]| Complex64::new(real(re), real(im)))
 }
 
 /// Level of a real number: 0 to 2^bits - 1.
@@ -173,15 +180,24 @@ fn value(level: u32, dither: f64, step: f32, bits: u32) -> f64 {
 }
 
 /// Pseudo-random numbers, uniform in [-1/2, 1/2), in units of the step.
+struct Dither(u64);
+
+impl Dither {
+    fn new(key: DitherKey) -> Self {
+        Self(key.0.iter().fold(0, |state, part| mixed(state ^ part).wrapping_add(GOLDEN)))
+    }
+
+    fn next(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(GOLDEN);
+        // The upper 53 bits.
+        (mixed(self.0) >> 11) as f64 / (1u64 << 53) as f64 - 0.5
+    }
+}
+
+/// The first of them.
 fn dither(key: DitherKey, count: usize) -> Vec<f64> {
-    let mut state = key.0.iter().fold(0, |state, part| mixed(state ^ part).wrapping_add(GOLDEN));
-    (0..count)
-        .map(|_| {
-            state = state.wrapping_add(GOLDEN);
-            // The upper 53 bits.
-            (mixed(state) >> 11) as f64 / (1u64 << 53) as f64 - 0.5
-        })
-        .collect()
+    let mut dither = Dither::new(key);
+    (0..count).map(|_| dither.next()).collect()
 }
 
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -1,22 +1,28 @@
 //! The node's estimator: tables made once per system, then one pass per frame.
 //!
-//! Steps per frame: average, split by IRS, scan the direction, search each delay, expand each block, refine the
-//! direction on the blocks, measure the noise on the residual, and compute the variance of each delay. Cost at K paths of n
-//! subcarriers, M sensors, D streams, A beams and T delays: K A (M n + n^2 / 2 + T n) for scan and search,
-//! 4 K M n D for the blocks.
+//! Steps per frame: average, split by IRS, scan the direction, search each delay, refine the direction on the blocks at these
+//! delays, search and refine again, expand each block, measure the noise on the residual, and compute the variance of each delay.
+//! Cost at K paths of n subcarriers with lags Q <= n^2 / 2 between them, M sensors, D streams, A beams and T delays:
+//! K A (M n + n^2 / 2 + T Q / 2) for the scan, 4 K M n D for the blocks. What a frame needs beyond its result is kept for the
+//! next frame of the thread.
 
+use std::borrow::Cow;
+use std::cell::RefCell;
 use std::f64::consts::TAU;
 
 use model::algebra::unit_phasor;
-use model::{CMatrix, CVector, System, SystemParts};
+use model::{CMatrix, System, SystemParts};
 use num_complex::Complex64;
 
 use super::arrival::{ArrivalSearch, Beam};
-use super::filter::{BlockExpansion, MatchedFilter, check_energy};
-use super::quality::{Quality, Sensitivity, StreamPrior, noise_power_w};
+use super::energy::{Energy, Scan, ScanBeams, ScanScratch};
+use super::filter::{MatchedFilter, check_energy};
+use super::quality::{Quality, QualityScratch, Sensitivity, StreamPrior, dot, noise_power_w};
+use super::turned::{Covariance, TurnScratch, TurnedCodes};
 use super::window::searched_delays;
-use super::{DelayError, DelayEstimate, DelaySettings, DelayWindow, NodeDelays, Statistic};
-use crate::harmonic::{Grid, HarmonicSeries, Peak};
+use super::{BlockExpansion, DelayError, DelayEstimate, DelaySettings, DelayWindow, NodeDelays, Statistic};
+use crate::harmonic::HarmonicSeries;
+use crate::linalg::{Instructions, dispatch};
 
 /// Estimates the delays at one node.
 #[derive(Debug, Clone)]
@@ -28,6 +34,7 @@ pub struct DelayEstimator {
     frequencies_hz: Vec<f64>,
     noise_power_w: f64,
     arrival: ArrivalSearch,
+    scan: ScanBeams,
     paths: Vec<PathTables>,
     /// The same for a clock whose offset is known, where that is not trusted.
     known: Option<Box<DelayEstimator>>,
@@ -40,10 +47,26 @@ struct PathTables {
     subcarriers: Vec<usize>,
     sensors: usize,
     window: DelayWindow,
-    grid: Grid,
-    kernel: CMatrix,
-    weights: CMatrix,
+    energy: Energy,
+    /// `X^H F`, `F F^H` the weights of the streams.
+    weighted_codes: TurnedCodes,
     sensitivity: Sensitivity,
+}
+
+/// Scratch of a frame.
+#[derive(Debug, Default)]
+struct Scratch {
+    scan: ScanScratch,
+    /// One row of a path, its energy over the delay and the values of that on a grid.
+    row: Vec<Complex64>,
+    series: HarmonicSeries,
+    values: Vec<f64>,
+    turn: TurnScratch,
+    quality: QualityScratch,
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
 }
 
 impl PathTables {
@@ -52,43 +75,37 @@ impl PathTables {
         let window = searched_delays(system, l, k, settings.guard_samples / system.bandwidth_hz)?;
         filter.check_window(&window)?;
         let streams = StreamPrior::new(system, l, k, system.noise_power_w / settings.frames as f64);
-        let weights = streams.mean_weights();
         let codes = filter.codes();
+        let weighted = codes.ad_mul(&streams.mean_weights());
         let kernel = match settings.statistic {
-            Statistic::Illuminated => codes.ad_mul(&(&weights * codes)),
+            Statistic::Illuminated => &weighted * weighted.adjoint(),
             _ => codes.ad_mul(codes),
         };
+        let weighted_codes =
+            TurnedCodes::new(filter.frequencies_rad_s(), weighted.ncols(), |i, j| weighted[(i, j)]);
+        let energy = Energy::new(&filter, &kernel, &window);
         let sensitivity = Sensitivity::new(&filter, &kernel, streams);
         let subcarriers = system.irs[k].waveform.subcarriers.clone();
-        let grid = filter.grid(&window);
-        Ok(Self {
-            filter,
-            subcarriers,
-            sensors: system.sensors(),
-            window,
-            grid,
-            kernel,
-            weights,
-            sensitivity,
-        })
-    }
-
-    fn row_energy(&self, beam: &[Complex64], spectrum: &CMatrix) -> HarmonicSeries {
-        let row: Vec<Complex64> =
-            spectrum.column_iter().map(|column| column.iter().zip(beam).map(|(y, a)| a * y).sum()).collect();
-        self.filter.row_energy(&row, &self.kernel)
+        let sensors = system.sensors();
+        Ok(Self { filter, subcarriers, sensors, window, energy, weighted_codes, sensitivity })
     }
 
     /// SNR and variance of the delay for `row`, `c^H`; the variance is at most that of a uniform guess in the window.
-    fn quality(&self, row: &CVector, noise_power_w: f64, statistic: Statistic) -> Quality {
-        let (sensors, streams) = (self.sensors as f64, self.weights.nrows() as f64);
+    fn quality(
+        &self,
+        row: &[Complex64],
+        noise_power_w: f64,
+        statistic: Statistic,
+        scratch: &mut QualityScratch,
+    ) -> Quality {
+        let (sensors, streams) = (self.sensors as f64, row.len() as f64);
         let directions = match statistic {
             Statistic::Frobenius => sensors,
             // A rank-one fit: all streams of one direction, all sensors of one stream.
             Statistic::Spectral => 1.0 + sensors / streams,
             Statistic::Beamformed | Statistic::Illuminated => 1.0,
         };
-        let Quality { snr, variance_s2 } = self.sensitivity.quality(row, noise_power_w, directions);
+        let Quality { snr, variance_s2 } = self.sensitivity.quality(row, noise_power_w, directions, scratch);
         Quality { snr, variance_s2: variance_s2.min(self.window.width_s().powi(2) / 12.0) }
     }
 }
@@ -115,13 +132,15 @@ impl DelayEstimator {
         let known = trusted(system)
             .map(|system| Self::with_settings(&system, node, settings.clone()).map(Box::new))
             .transpose()?;
+        let arrival = ArrivalSearch::new(system, node);
         Ok(Self {
             settings,
             sensors: system.sensors(),
             subcarriers: system.subcarriers,
             frequencies_hz: (0..system.subcarriers).map(|i| system.frequency_hz(i)).collect(),
             noise_power_w: system.noise_power_w,
-            arrival: ArrivalSearch::new(system, node),
+            scan: ScanBeams::new(arrival.scan(), system.sensors()),
+            arrival,
             paths,
             known,
         })
@@ -140,7 +159,8 @@ impl DelayEstimator {
 
     /// Delays from the average of several frames over which the path phases are constant.
     pub fn estimate_frames(&self, frames: &[CMatrix]) -> Result<NodeDelays, DelayError> {
-        Ok(self.estimate_average(&self.average(frames)?, frames.len()))
+        let average = self.average(frames)?;
+        Ok(self.estimate_average(&average, frames.len()))
     }
 
     /// The same for a node whose clock is known to have this offset, if it is: echoes are then searched at delays that are later by
@@ -156,7 +176,7 @@ impl DelayEstimator {
         else {
             return Ok(self.estimate_average(&average, frames.len()));
         };
-        let mut retimed = average.clone();
+        let mut retimed = average.clone().into_owned();
         for (mut column, frequency_hz) in retimed.column_iter_mut().zip(&self.frequencies_hz) {
             column *= unit_phasor(TAU * frequency_hz * offset_s);
         }
@@ -168,17 +188,17 @@ impl DelayEstimator {
         Ok(delays)
     }
 
-    fn average(&self, frames: &[CMatrix]) -> Result<CMatrix, DelayError> {
+    fn average<'a>(&self, frames: &'a [CMatrix]) -> Result<Cow<'a, CMatrix>, DelayError> {
+        frames.iter().try_for_each(|frame| self.check(frame))?;
         let (first, rest) = frames.split_first().ok_or(DelayError::Empty)?;
-        self.check(first)?;
-        let mut sum = first.clone();
-        for frame in rest {
-            self.check(frame)?;
-            sum += frame;
+        if rest.is_empty() {
+            return Ok(Cow::Borrowed(first));
         }
-        let average = sum.unscale(frames.len() as f64);
+        let mut average = first.clone();
+        rest.iter().for_each(|frame| average += frame);
+        average.unscale_mut(frames.len() as f64);
         check_energy("frame", &average)?;
-        Ok(average)
+        Ok(Cow::Owned(average))
     }
 
     fn check(&self, frame: &CMatrix) -> Result<(), DelayError> {
@@ -187,35 +207,45 @@ impl DelayEstimator {
     }
 
     fn estimate_average(&self, frame: &CMatrix, frames: usize) -> NodeDelays {
-        let spectra: Vec<CMatrix> =
-            self.paths.iter().map(|path| frame.select_columns(&path.subcarriers)).collect();
-        let (peaks, expansions, beam) = self.search(&spectra);
-        let response = beam.response();
+        SCRATCH.with_borrow_mut(|scratch| self.estimate_with(frame, frames, scratch))
+    }
+
+    fn estimate_with(&self, frame: &CMatrix, frames: usize, scratch: &mut Scratch) -> NodeDelays {
+        let estimates = self.paths.iter().map(|path| DelayEstimate {
+            delay_s: 0.0,
+            delay_variance_s2: 0.0,
+            snr: 0.0,
+            block: CMatrix::default(),
+            block_derivative: CMatrix::default(),
+            spectrum: frame.select_columns(&path.subcarriers),
+        });
+        let mut estimates: Vec<DelayEstimate> = estimates.collect();
+        let beam = self.search(&mut estimates, scratch);
+        let response: Vec<Complex64> = beam.conjugate.iter().map(Complex64::conj).collect();
         // c^H = R^H a / sqrt(M).
-        let rows: Vec<CVector> = expansions
-            .iter()
-            .map(|expansion| expansion.block.ad_mul(&response).unscale((self.sensors as f64).sqrt()))
-            .collect();
-        let explained: f64 = rows.iter().map(CVector::norm_squared).sum();
+        scratch.row.clear();
+        for (path, estimate) in self.paths.iter().zip(&mut estimates) {
+            let expansion = path.filter.expand(&estimate.spectrum, estimate.delay_s, &mut scratch.turn);
+            BlockExpansion { block: estimate.block, block_derivative: estimate.block_derivative, .. } =
+                expansion;
+            let streams = estimate.block.column_iter();
+            scratch.row.extend(
+                streams.map(|column| dot(column.as_slice(), &response) / (self.sensors as f64).sqrt()),
+            );
+        }
+        let explained: f64 = scratch.row.iter().map(Complex64::norm_sqr).sum();
         let expected_w = self.noise_power_w / frames as f64;
         let residual = frame.norm_squared() - explained;
         let noise_power_w = noise_power_w(residual, self.residual_freedom(), expected_w);
-        let paths = self.paths.iter().zip(peaks).zip(expansions.into_iter().zip(&rows)).zip(spectra);
-        let paths: Vec<DelayEstimate> = paths
-            .map(|(((path, peak), (expansion, row)), spectrum)| {
-                let quality = path.quality(row, noise_power_w, self.settings.statistic);
-                DelayEstimate {
-                    delay_s: peak.at,
-                    delay_variance_s2: quality.variance_s2,
-                    snr: quality.snr,
-                    block: expansion.block,
-                    block_derivative: expansion.block_derivative,
-                    spectrum,
-                }
-            })
-            .collect();
-        let arrival = self.arrival.bearing(&beam, paths.iter().map(|path| path.snr).sum());
-        NodeDelays { paths, arrival, noise_power_w, frames }
+        let mut rows = scratch.row.as_slice();
+        for (path, estimate) in self.paths.iter().zip(&mut estimates) {
+            let (row, others) = rows.split_at(estimate.block.ncols());
+            let quality = path.quality(row, noise_power_w, self.settings.statistic, &mut scratch.quality);
+            (estimate.delay_variance_s2, estimate.snr) = (quality.variance_s2, quality.snr);
+            rows = others;
+        }
+        let arrival = self.arrival.bearing(&beam, estimates.iter().map(|path| path.snr).sum());
+        NodeDelays { paths: estimates, arrival, noise_power_w, frames }
     }
 
     /// Complex degrees of freedom of the residual: those of a frame without a row of streams per path, and half a degree
@@ -226,64 +256,53 @@ impl DelayEstimator {
         (self.sensors * self.subcarriers) as f64 - fitted as f64 - real_parameters as f64 / 2.0
     }
 
-    /// Delays and blocks of all paths, and the beam towards the target.
-    fn search(&self, spectra: &[CMatrix]) -> (Vec<Peak>, Vec<BlockExpansion>, Beam) {
+    /// Finds the delays of all paths from their spectra; returns the beam towards the target.
+    fn search(&self, paths: &mut [DelayEstimate], scratch: &mut Scratch) -> Beam {
         match self.settings.statistic {
             Statistic::Frobenius => {
-                let peaks = self.paths.iter().zip(spectra).map(|(path, spectrum)| {
-                    path.filter.energy(spectrum, &path.kernel).maximum_on(&path.grid)
-                });
-                self.with_blocks(spectra, peaks.collect())
+                for (path, DelayEstimate { spectrum, delay_s, .. }) in self.paths.iter().zip(&mut *paths) {
+                    let gram = |i: usize, j: usize| spectrum.column(i).dotc(&spectrum.column(j));
+                    *delay_s = path.energy.maximum(gram, &mut scratch.series, &mut scratch.values).at;
+                }
             }
             Statistic::Spectral => {
-                let peaks = self
-                    .paths
-                    .iter()
-                    .zip(spectra)
-                    .map(|(path, spectrum)| path.filter.spectral_peak(spectrum, &path.window));
-                self.with_blocks(spectra, peaks.collect())
+                for (path, estimate) in self.paths.iter().zip(&mut *paths) {
+                    estimate.delay_s = path.filter.spectral_peak(&estimate.spectrum, &path.window).at;
+                }
             }
             Statistic::Beamformed | Statistic::Illuminated => {
-                let coarse = self.with_blocks(spectra, self.beamformed(spectra, self.scanned(spectra)));
-                self.with_blocks(spectra, self.beamformed(spectra, &coarse.2.conjugate))
+                let energies =
+                    self.paths.iter().zip(&*paths).map(|(path, found)| (&path.energy, &found.spectrum));
+                let scan = Scan { beams: &self.scan, paths: energies, scratch: &mut scratch.scan };
+                let best =
+                    dispatch(Instructions::detect(), scan).and_then(|beam| self.arrival.scan().get(beam));
+                self.beamform(paths, best.map_or(&[], |beam| &beam.conjugate), scratch);
+                let coarse = self.sharpened(paths, scratch);
+                self.beamform(paths, &coarse.conjugate, scratch);
             }
         }
+        self.sharpened(paths, scratch)
     }
 
-    fn with_blocks(&self, spectra: &[CMatrix], peaks: Vec<Peak>) -> (Vec<Peak>, Vec<BlockExpansion>, Beam) {
-        let expansions: Vec<BlockExpansion> = self
-            .paths
-            .iter()
-            .zip(spectra)
-            .zip(&peaks)
-            .map(|((path, spectrum), peak)| path.filter.expand(spectrum, peak.at))
-            .collect();
-        let beam = self.sharpened(&expansions);
-        (peaks, expansions, beam)
-    }
-
-    /// The beam of the scan whose K best delays have the most energy.
-    fn scanned(&self, spectra: &[CMatrix]) -> &[Complex64] {
-        let energy = |beam: &Beam| -> f64 {
-            let paths = self.paths.iter().zip(spectra);
-            let each = paths.map(|(path, spectrum)| path.row_energy(&beam.conjugate, spectrum));
-            each.zip(&self.paths).map(|(series, path)| series.grid_maximum(&path.grid)).sum()
-        };
-        let scanned = self.arrival.scan().iter().map(|beam| (beam, energy(beam)));
-        scanned.max_by(|a, b| a.1.total_cmp(&b.1)).map_or(&[], |(beam, _)| &beam.conjugate)
-    }
-
-    fn beamformed(&self, spectra: &[CMatrix], beam: &[Complex64]) -> Vec<Peak> {
-        let paths = self.paths.iter().zip(spectra);
-        paths.map(|(path, spectrum)| path.row_energy(beam, spectrum).maximum_on(&path.grid)).collect()
-    }
-
-    /// The beam with the most energy in all blocks, streams weighted.
-    fn sharpened(&self, expansions: &[BlockExpansion]) -> Beam {
-        let mut covariance = CMatrix::zeros(self.sensors, self.sensors);
-        for (path, expansion) in self.paths.iter().zip(expansions) {
-            covariance += &expansion.block * &path.weights * expansion.block.adjoint();
+    /// Finds the delays in the direction of a beam.
+    fn beamform(&self, paths: &mut [DelayEstimate], beam: &[Complex64], scratch: &mut Scratch) {
+        let Scratch { row, series, values, .. } = scratch;
+        for (path, DelayEstimate { spectrum, delay_s, .. }) in self.paths.iter().zip(paths) {
+            row.clear();
+            row.extend(
+                spectrum
+                    .column_iter()
+                    .map(|column| column.iter().zip(beam).map(|(y, a)| a * y).sum::<Complex64>()),
+            );
+            *delay_s = path.energy.maximum(|i, j| row[i].conj() * row[j], series, values).at;
         }
-        self.arrival.sharpened(&covariance)
+    }
+
+    /// The beam with the most energy in the blocks at the delays found, streams weighted.
+    fn sharpened(&self, paths: &[DelayEstimate], scratch: &mut Scratch) -> Beam {
+        let tables = self.paths.iter().zip(paths);
+        let paths = tables.map(|(path, found)| (&path.weighted_codes, &found.spectrum, found.delay_s));
+        let covariance = Covariance { sensors: self.sensors, paths, scratch: &mut scratch.turn };
+        self.arrival.sharpened(&dispatch(Instructions::detect(), covariance))
     }
 }

@@ -2,10 +2,8 @@
 //!
 //! `R(tau) = sum_f Y(f) exp(+j 2 pi f tau) X(f)^H` (M x D). Its energy is a quadratic form in the delay's
 //! phasors, `||R(tau)||_F^2 = sum_ij (Y^H Y)_ji (X^H X)_ij exp(j (w_i - w_j) tau)`: a trigonometric
-//! polynomial over the lags of the subcarriers, from which search and Newton refinement are exact and need
-//! no block. Cost: n^2 M / 2 for the lags, n per point of the grid; one block is n M D.
+//! polynomial over the lags of the subcarriers ([`Energy`]), from which search and Newton refinement are exact and need no block.
 
-use std::collections::BTreeSet;
 use std::f64::consts::TAU;
 
 use model::algebra::unit_phasor;
@@ -13,8 +11,12 @@ use model::{CMatrix, CVector, System};
 use nalgebra::SymmetricEigen;
 use num_complex::Complex64;
 
+use super::energy::Energy;
+use super::turned::{Turn, TurnScratch, TurnedCodes};
 use super::{DelayError, DelayWindow};
-use crate::harmonic::{Grid, HarmonicSeries, Peak, grid_points, refined_maximum};
+use crate::harmonic::{HarmonicSeries, Peak, grid_points, refined_maximum};
+use crate::linalg::{Instructions, dispatch};
+use crate::planar;
 
 /// Points of the search grid per sample 1 / W.
 const POINTS_PER_SAMPLE: f64 = 8.0;
@@ -39,6 +41,8 @@ pub struct MatchedFilter {
     codes: CMatrix,
     /// X^H, n x D: what the spectrum is multiplied with.
     conjugate_codes: CMatrix,
+    /// X^H, and `j W X^H` to the right of it.
+    expansion_codes: TurnedCodes,
     /// Spacing of the subcarriers, rad/s.
     step_rad_s: f64,
     bandwidth_hz: f64,
@@ -78,9 +82,17 @@ impl MatchedFilter {
         let frequency =
             |&i: &usize| TAU * model::waveform::subcarrier_frequency_hz(i, subcarriers, bandwidth_hz);
         let lowest = subcarrier_index.iter().min().copied().unwrap_or(0);
+        let frequencies_rad_s: Vec<f64> = subcarrier_index.iter().map(frequency).collect();
+        let streams = codes.nrows();
+        let expansion_codes = TurnedCodes::new(&frequencies_rad_s, 2 * streams, |i, column| {
+            let derivative =
+                if column < streams { Complex64::ONE } else { Complex64::new(0.0, frequencies_rad_s[i]) };
+            codes[(column % streams, i)].conj() * derivative
+        });
         Ok(Self {
             offsets: subcarrier_index.iter().map(|i| i - lowest).collect(),
-            frequencies_rad_s: subcarrier_index.iter().map(frequency).collect(),
+            frequencies_rad_s,
+            expansion_codes,
             conjugate_codes: codes.adjoint(),
             codes,
             step_rad_s: TAU * bandwidth_hz / subcarriers as f64,
@@ -111,17 +123,14 @@ impl MatchedFilter {
         1.0 / (POINTS_PER_SAMPLE * self.bandwidth_hz)
     }
 
-    fn lag_count(&self) -> usize {
-        self.offsets.iter().max().copied().unwrap_or(0) + 1
+    /// Position of every owned subcarrier above the lowest one.
+    pub(super) fn offsets(&self) -> &[usize] {
+        &self.offsets
     }
 
-    /// The search grid over a window, with its phasors.
-    pub(crate) fn grid(&self, window: &DelayWindow) -> Grid {
-        // Few subcarriers spread over the band have few of its lags between them.
-        let apart = |a: usize| self.offsets.iter().map(move |b| a.abs_diff(*b)).filter(|lag| *lag > 0);
-        let lags: BTreeSet<usize> = self.offsets.iter().flat_map(|a| apart(*a)).collect();
-        let spacing = self.grid_spacing_s();
-        Grid::new(window.min_s, window.max_s, spacing, lags.into_iter().collect(), self.step_rad_s)
+    /// Spacing of the subcarriers, rad/s.
+    pub(super) fn step_rad_s(&self) -> f64 {
+        self.step_rad_s
     }
 
     /// Root mean square bandwidth about its centre of mass, rad/s, of the spectrum `b^H X` that a target with
@@ -147,14 +156,22 @@ impl MatchedFilter {
     /// R(tau) with its derivative.
     pub fn expansion(&self, spectrum: &CMatrix, delay_s: f64) -> Result<BlockExpansion, DelayError> {
         self.check_spectrum(spectrum)?;
-        Ok(self.expand(spectrum, delay_s))
+        Ok(self.expand(spectrum, delay_s, &mut TurnScratch::default()))
     }
 
-    pub(crate) fn expand(&self, spectrum: &CMatrix, delay_s: f64) -> BlockExpansion {
-        let mut codes = self.turned_codes(delay_s);
-        let block = spectrum * &codes;
-        self.differentiate(&mut codes);
-        BlockExpansion { delay_s, block, block_derivative: spectrum * &codes }
+    pub(super) fn expand(
+        &self,
+        spectrum: &CMatrix,
+        delay_s: f64,
+        scratch: &mut TurnScratch,
+    ) -> BlockExpansion {
+        let codes = &self.expansion_codes;
+        dispatch(Instructions::detect(), Turn { codes, spectrum, delay_s, scratch });
+        let (sensors, streams) = (spectrum.nrows(), self.codes.nrows());
+        let columns = |first: usize| {
+            CMatrix::from_fn(sensors, streams, |i, j| planar::entry(&scratch.out, sensors, i, first + j))
+        };
+        BlockExpansion { delay_s, block: columns(0), block_derivative: columns(streams) }
     }
 
     /// R, R' and R'' at a delay.
@@ -188,40 +205,6 @@ impl MatchedFilter {
         }
     }
 
-    /// `tr(D^H K D Y^H Y)` as a series in tau, with K the kernel (n x n, `X^H X` or weighted) and D the
-    /// delay's phasors.
-    pub(crate) fn energy(&self, spectrum: &CMatrix, kernel: &CMatrix) -> HarmonicSeries {
-        let mut lags = vec![Complex64::ZERO; self.lag_count()];
-        for (j, column) in spectrum.column_iter().enumerate() {
-            lags[0] += column.norm_squared() * kernel[(j, j)].re;
-            for i in 0..j {
-                let term = spectrum.column(i).dotc(&column) * kernel[(j, i)];
-                self.add_lag(&mut lags, j, i, term);
-            }
-        }
-        HarmonicSeries::new(lags, self.step_rad_s)
-    }
-
-    /// The same of a single row.
-    pub(crate) fn row_energy(&self, row: &[Complex64], kernel: &CMatrix) -> HarmonicSeries {
-        let mut lags = vec![Complex64::ZERO; self.lag_count()];
-        for (i, conjugate) in row.iter().map(Complex64::conj).enumerate() {
-            lags[0] += conjugate.norm_sqr() * kernel[(i, i)].re;
-            let column = &kernel.as_slice()[i * row.len()..(i + 1) * row.len()];
-            for j in i + 1..row.len() {
-                self.add_lag(&mut lags, j, i, conjugate * row[j] * column[j]);
-            }
-        }
-        HarmonicSeries::new(lags, self.step_rad_s)
-    }
-
-    fn add_lag(&self, lags: &mut [Complex64], j: usize, i: usize, term: Complex64) {
-        match (self.offsets[j], self.offsets[i]) {
-            (high, low) if high >= low => lags[high - low] += term,
-            (high, low) => lags[low - high] += term.conj(),
-        }
-    }
-
     /// The delay within `window` at which the block's norm is highest, to the resolution of double precision.
     pub fn search(
         &self,
@@ -234,8 +217,9 @@ impl MatchedFilter {
         let peak = match norm {
             BlockNorm::Frobenius => {
                 let kernel = &self.conjugate_codes * &self.codes;
-                let energy = self.energy(spectrum, &kernel);
-                energy.maximum(window.min_s, window.max_s, self.grid_spacing_s())
+                let gram = |i: usize, j: usize| spectrum.column(i).dotc(&spectrum.column(j));
+                let (mut series, mut values) = (HarmonicSeries::default(), Vec::new());
+                Energy::new(self, &kernel, window).maximum(gram, &mut series, &mut values)
             }
             BlockNorm::Spectral => self.spectral_peak(spectrum, window),
         };

@@ -22,10 +22,12 @@
 //! its block and the block's derivative by the delay.
 
 mod arrival;
+mod energy;
 mod estimator;
 mod filter;
 mod quality;
 mod refinement;
+mod turned;
 mod window;
 
 use model::{CMatrix, System};

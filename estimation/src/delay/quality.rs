@@ -21,7 +21,7 @@
 //! grid of the prior, per path. SNR and variance are averages over it. A believed noise power that is wrong by some
 //! factor scales all lambda_i alike, and results in another kappa.
 
-use model::{CMatrix, CVector, Point, System};
+use model::{CMatrix, Point, System};
 use nalgebra::SymmetricEigen;
 use num_complex::Complex64;
 
@@ -46,8 +46,9 @@ fn targets(system: &System) -> Vec<Point> {
 pub(super) struct StreamPrior {
     /// Eigenvectors of C, D x D.
     directions: CMatrix,
-    /// Weights along them, with the probability, for every cross-section of the prior's grid.
-    weights: Vec<(Vec<f64>, f64)>,
+    /// For every cross-section of the prior's grid: the weights along them, the probability, and its logarithm with that of
+    /// `prod_i 1 / (1 + kappa lambda_i)`.
+    weights: Vec<(Vec<f64>, f64, f64)>,
 }
 
 impl StreamPrior {
@@ -69,40 +70,45 @@ impl StreamPrior {
             strengths.map(|strength| strength / (1.0 + strength)).collect()
         };
         let grid = system.prior.grid().into_iter();
-        let weights = grid.map(|(rcs_m2, probability)| (weights(rcs_m2), probability)).collect();
+        let weights = grid.map(|(rcs_m2, probability)| {
+            let weights = weights(rcs_m2);
+            // 1 / (1 + kappa lambda) = 1 - w.
+            let log: f64 = weights.iter().map(|w| (1.0 - w).max(f64::MIN_POSITIVE).ln()).sum();
+            (weights, probability, log + probability.ln())
+        });
+        let weights = weights.collect();
         Self { directions: eigen.eigenvectors, weights }
     }
 
-    /// W averaged over the prior, D x D.
+    /// F, D x D, of which `F F^H` is W averaged over the prior.
     pub fn mean_weights(&self) -> CMatrix {
         let mut mean = vec![0.0; self.directions.ncols()];
-        for (weights, probability) in &self.weights {
+        for (weights, probability, _) in &self.weights {
             mean.iter_mut().zip(weights).for_each(|(mean, weight)| *mean += probability * weight);
         }
         let mut scaled = self.directions.clone();
         for (mut column, weight) in scaled.column_iter_mut().zip(&mean) {
-            column *= Complex64::from(*weight);
+            column *= Complex64::from(weight.sqrt());
         }
-        scaled * self.directions.adjoint()
+        scaled
+    }
+
+    /// Mean of a function of the weights over a posterior.
+    fn mean(&self, posterior: &[f64], of: impl Fn(&[f64]) -> f64) -> f64 {
+        self.weights.iter().zip(posterior).map(|((weights, ..), p)| p * of(weights)).sum()
     }
 
     /// Probability of every cross-section given the row, as its coordinates along the directions and noise power.
-    fn posterior(&self, along: &CVector, noise_power_w: f64) -> Vec<f64> {
-        let energies: Vec<f64> = along.iter().map(|y| y.norm_sqr() / noise_power_w).collect();
-        let log_likelihood = |weights: &[f64]| -> f64 {
-            // 1 / (1 + kappa lambda) = 1 - w.
-            weights
-                .iter()
-                .zip(&energies)
-                .map(|(w, energy)| w * energy + (1.0 - w).max(f64::MIN_POSITIVE).ln())
-                .sum()
-        };
-        let logs: Vec<f64> =
-            self.weights.iter().map(|(weights, p)| log_likelihood(weights) + p.ln()).collect();
-        let most = logs.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let unscaled: Vec<f64> = logs.iter().map(|log| (log - most).exp()).collect();
-        let total: f64 = unscaled.iter().sum();
-        unscaled.into_iter().map(|value| value / total).collect()
+    fn posterior(&self, along: &[Complex64], noise_power_w: f64, posterior: &mut Vec<f64>) {
+        posterior.clear();
+        posterior.extend(self.weights.iter().map(|(weights, _, log)| {
+            let energies = along.iter().map(|y| y.norm_sqr() / noise_power_w);
+            log + weights.iter().zip(energies).map(|(w, energy)| w * energy).sum::<f64>()
+        }));
+        let most = posterior.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        posterior.iter_mut().for_each(|log| *log = (*log - most).exp());
+        let total: f64 = posterior.iter().sum();
+        posterior.iter_mut().for_each(|value| *value /= total);
     }
 }
 
@@ -147,28 +153,51 @@ impl Sensitivity {
     }
 
     /// For the beamformed row `c`, given as the column `c^H`, and a statistic of `rows` sensor directions.
-    pub fn quality(&self, row: &CVector, noise_power_w: f64, rows: f64) -> Quality {
-        let along = self.streams.directions.ad_mul(row);
-        let posterior = self.streams.posterior(&along, noise_power_w);
+    ///
+    /// The expectation of `c N c^H` over the posterior is the sum over i, j of `E[w_i w_j] Re(conj(y_i) N_ij y_j)`, and of
+    /// `sigma^2 E[w_i] N_ii`.
+    pub fn quality(
+        &self,
+        row: &[Complex64],
+        noise_power_w: f64,
+        rows: f64,
+        scratch: &mut QualityScratch,
+    ) -> Quality {
+        let QualityScratch { along, posterior } = scratch;
+        along.clear();
+        along.extend(self.streams.directions.column_iter().map(|direction| dot(direction.as_slice(), row)));
+        self.streams.posterior(along, noise_power_w, posterior);
         let (mut snr, mut slope, mut curvature) = (0.0, 0.0, 0.0);
-        for ((weights, _), probability) in self.streams.weights.iter().zip(posterior) {
-            let mean = CVector::from_fn(along.len(), |i, _| along[i] * weights[i]);
-            let spread = |matrix: &CMatrix| -> f64 {
-                weights.iter().enumerate().map(|(i, weight)| matrix[(i, i)].re * weight).sum()
-            };
-            let expected =
-                |matrix: &CMatrix| mean.dotc(&(matrix * &mean)).re + noise_power_w * spread(matrix);
-            let energy =
-                along.iter().zip(weights).map(|(y, weight)| weight * (y.norm_sqr() / noise_power_w - 1.0));
-            snr += probability * energy.sum::<f64>();
-            slope += probability * expected(&self.slope);
-            curvature += probability * expected(&self.curvature);
+        for (i, y) in along.iter().enumerate() {
+            let weight = self.streams.mean(posterior, |weights| weights[i]);
+            snr += weight * (y.norm_sqr() / noise_power_w - 1.0);
+            slope += noise_power_w * weight * self.slope[(i, i)].re;
+            curvature += noise_power_w * weight * self.curvature[(i, i)].re;
+            for (j, other) in along[..=i].iter().enumerate() {
+                let both = self.streams.mean(posterior, |weights| weights[i] * weights[j]);
+                // Both matrices are Hermitian.
+                let gram = if i == j { both } else { 2.0 * both } * y * other.conj();
+                slope += (gram * self.slope[(j, i)]).re;
+                curvature += (gram * self.curvature[(j, i)]).re;
+            }
         }
         let signal = 2.0 * noise_power_w * slope;
         let noise = rows * noise_power_w.powi(2) * self.noise_against_noise;
         let variance_s2 = if curvature > 0.0 { (signal + noise) / curvature.powi(2) } else { f64::INFINITY };
         Quality { snr: snr.max(0.0), variance_s2 }
     }
+}
+
+/// Scratch of [`Sensitivity::quality`].
+#[derive(Debug, Default)]
+pub(super) struct QualityScratch {
+    along: Vec<Complex64>,
+    posterior: Vec<f64>,
+}
+
+/// `a^H b`.
+pub(super) fn dot(a: &[Complex64], b: &[Complex64]) -> Complex64 {
+    a.iter().zip(b).map(|(a, b)| a.conj() * b).sum()
 }
 
 /// Noise power from the energy of the residual and its complex degrees of freedom; `expected_w` where it cannot be measured.
@@ -179,8 +208,8 @@ pub(super) fn noise_power_w(residual: f64, freedom: f64, expected_w: f64) -> f64
 
 #[cfg(test)]
 mod tests {
-    use model::Scenario;
     use model::random::{Purpose, complex_normal, stream};
+    use model::{CVector, Scenario};
 
     use super::*;
 
@@ -190,7 +219,8 @@ mod tests {
         for seed in 1..=50 {
             let system = System::new(&Scenario::default().with_seed(seed)).expect("valid");
             for (l, k) in (0..3).flat_map(|l| (0..3).map(move |k| (l, k))) {
-                let weights = StreamPrior::new(&system, l, k, system.noise_power_w).mean_weights();
+                let root = StreamPrior::new(&system, l, k, system.noise_power_w).mean_weights();
+                let weights = &root * root.adjoint();
                 let eigenvalues = SymmetricEigen::new(weights.clone()).eigenvalues;
                 assert!(eigenvalues.iter().all(|e| (-1e-9..=1.0).contains(e)));
                 total += weights.trace().re;
@@ -213,12 +243,12 @@ mod tests {
             // w = strength / (1 + strength) at the median, which the middle of the grid is.
             let middle = &streams.weights[grid_db.len() / 2].0;
             let mut draws = stream(1, Purpose::Study, [0, 0]);
-            let mut sum = 0.0;
+            let (mut sum, mut posterior) = (0.0, Vec::new());
             for _ in 0..200 {
                 let row = CVector::from_fn(middle.len(), |i, _| {
                     complex_normal(&mut draws, 1.0 + rcs_m2 * middle[i] / (1.0 - middle[i]))
                 });
-                let posterior = streams.posterior(&row, 1.0);
+                streams.posterior(row.as_slice(), 1.0, &mut posterior);
                 sum += posterior.iter().zip(&grid_db).map(|(p, db)| p * db).sum::<f64>() / 200.0;
             }
             assert!((sum - true_db).abs() < 3.0, "{sum} for {true_db}");

@@ -72,6 +72,20 @@ impl MeasuredCount {
         let found = self.stages.iter().find(|(name, _)| *name == stage);
         found.map(|(_, histogram)| Quantiles::of(histogram)).unwrap_or_default()
     }
+
+    /// The stage that takes most of the computing time of a median frame, in milliseconds, and its share: where all processes share
+    /// a machine, it limits the rate. The matched filter counts once for every node.
+    pub fn limiting_stage(&self) -> (&'static str, f64, f64) {
+        let filters = self.nodes as f64 * self.quantiles("filter").p50;
+        let stages = [
+            ("filter", filters),
+            ("angles", self.quantiles("angles").p50),
+            ("locate", self.quantiles("locate").p50),
+        ];
+        let all: f64 = stages.iter().map(|(_, time_ms)| time_ms).sum();
+        let (stage, time_ms) = stages.into_iter().fold(("none", 0.0), |a, b| if b.1 > a.1 { b } else { a });
+        (stage, time_ms, if all > 0.0 { time_ms / all } else { 0.0 })
+    }
 }
 
 /// Measures, prints the table, and writes the files of `--out`.
@@ -123,12 +137,13 @@ fn counts(
             continue;
         };
         note(&format!(
-            "K = {}: {:.3} frames a second hold ({}): fusion p50 {:.2} ms, total p50 {:.2} ms",
+            "K = {}: {:.3} frames a second hold ({}): fusion p50 {:.2} ms, total p50 {:.2} ms, limited by {}",
             measured.nodes,
             measured.rate_hz,
             measured.judgement.in_words(),
             measured.quantiles("fusion").p50,
             measured.quantiles("total").p50,
+            measured.limiting_stage().0,
         ));
         all.push(measured);
     }

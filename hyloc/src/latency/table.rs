@@ -35,7 +35,13 @@ fn write_markdown(out: &mut String, all: &[MeasuredCount]) -> std::fmt::Result {
     writeln!(out)?;
     for measured in all {
         let (nodes, judgement) = (measured.nodes, measured.judgement.in_words());
-        writeln!(out, "K = {nodes}: {:.3} frames a second hold: {judgement}", measured.rate_hz)?;
+        let (stage, time_ms, share) = measured.limiting_stage();
+        writeln!(
+            out,
+            "K = {nodes}: {:.3} frames a second hold: {judgement}; {stage} takes {time_ms:.2} ms of a frame, {:.0} % of the computing time",
+            measured.rate_hz,
+            100.0 * share
+        )?;
     }
     let fusion = all.iter().map(|measured| (measured.nodes as f64, measured.quantiles("fusion").p50));
     let positive = fusion.filter(|(nodes, p50)| *nodes > 0.0 && *p50 > 0.0);
