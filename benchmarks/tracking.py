@@ -21,9 +21,9 @@ parts, means over the frames, and how many false tracks each confirms in frames 
 them).
 
 With --signals: the runs of the figure `tracking-power`, in which hyloc follows its tracks in the echoes themselves, see
-`hyloc/src/figures/study/tracking_power.rs`. Stone Soup, as above, gets the detections that hyloc makes in single frames, each with its
+`hyloc/src/sweep/measure/tracking.rs`. Stone Soup, as above, gets the detections that hyloc makes in single frames, each with its
 own covariance. Its P_D and density of clutter are those measured on these runs, its settings are chosen on tuning runs of another
-seed. Writes the rows of Stone Soup to `hyloc/src/figures/study/stone-soup.csv`, from which the figure takes them.
+seed. Writes the rows of Stone Soup to `hyloc/src/figures/stone-soup.csv`, from which the figure takes them.
 """
 
 import argparse
@@ -284,7 +284,7 @@ def compare_signals(arguments):
                 # The nearest numbers with five significant digits, as in the other rows.
                 numbers = ",".join(f"{float(f'{number:.4e}'):g}" for number in (value.mean(), low, high))
                 rows.append(f"tracking-power,{power:g},stone-soup,{metric},{numbers},{len(value)}")
-    (ROOT / "hyloc/src/figures/study/stone-soup.csv").write_text("\n".join(rows) + "\n")
+    (ROOT / "hyloc/src/figures/stone-soup.csv").write_text("\n".join(rows) + "\n")
 
 
 def main():

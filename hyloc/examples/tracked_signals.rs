@@ -5,7 +5,7 @@
 #![allow(clippy::print_stdout)]
 
 use anyhow::Context;
-use hyloc::figures::tracking_power::{FrameOfRun, POWERS_DBM, UNSCORED, run};
+use hyloc::sweep::tracking::{FrameOfRun, UNSCORED, points, run};
 use rayon::prelude::*;
 use serde_json::{Value, json};
 use tracking::scores::Identified;
@@ -33,11 +33,11 @@ fn main() -> anyhow::Result<()> {
     let numbers = std::env::args().skip(1).map(|number| number.parse::<u64>());
     let numbers = numbers.collect::<Result<Vec<_>, _>>().context("SEED and RUNS are numbers")?;
     let [seed, runs] = numbers[..] else { anyhow::bail!("give SEED and RUNS") };
-    for (power, power_dbm) in POWERS_DBM.into_iter().enumerate() {
-        let made: Vec<_> = (0..runs).into_par_iter().map(|index| run(seed, power, index)).collect();
+    for point in points(seed)? {
+        let made: Vec<_> = (0..runs).into_par_iter().map(|index| run(&point, index)).collect();
         for (frames, index) in made.into_iter().zip(0..) {
             for (frame, shown) in frames?.iter().enumerate() {
-                println!("{}", line(power_dbm, index, frame, shown));
+                println!("{}", line(point.x, index, frame, shown));
             }
         }
     }

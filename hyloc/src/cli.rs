@@ -153,9 +153,11 @@ enum HylocCommand {
     Solve(SolveCommand),
     /// Reproduce Section VI of the paper: every figure as plot and data, and a verdict on every claim.
     ///
-    /// Monte Carlo on all cores; the same seed and trials give the same files on any number of
-    /// threads. Writes NAME.csv, NAME.svg and NAME.png for each figure, and report.md and
-    /// report.html. docs/science/claims.md describes them. Examples:
+    /// Every figure is a plan of hyloc/plans, run by the engine of `hyloc sweep` on all cores; the same
+    /// seed and trials give the same files on any number of threads. Writes NAME.csv, NAME.svg and
+    /// NAME.png for each figure, and report.md and report.html. docs/science/claims.md describes them.
+    /// Ctrl-C keeps what is finished, with exit code 130, and --resume goes on. `hyloc sweep
+    /// hyloc/plans/NAME.toml` runs one figure alone, in parts if needed. Examples:
     ///
     ///   hyloc figures --quick --out quick-figures
     ///   hyloc figures --only angle-power location-power --trials 2000
@@ -164,7 +166,8 @@ enum HylocCommand {
     Figures(FigureFlags),
     /// Monte Carlo over a grid of scenario keys and settings, on all cores or on many machines.
     ///
-    /// A trial is one frame of the scenario, from echoes to fixes, compared with the truth and the exact bound.
+    /// A trial is one frame of the scenario, from echoes to fixes, compared with the truth and the exact bound,
+    /// or what the `measure` of the plan says; hyloc/plans has the plans of the report's figures.
     /// Writes sweep.csv and sweep.parquet (long form: one row per point and metric, with its 95 % interval)
     /// and a plot per axis. The same plan gives the same bytes for any number of threads, shards and
     /// interruptions. Examples:
@@ -174,6 +177,7 @@ enum HylocCommand {
     ///   hyloc sweep plan.toml --out results --resume
     ///   hyloc sweep plan.toml --out results --shard 3/8
     ///   hyloc sweep merge results
+    ///   hyloc sweep hyloc/plans/angle-power.toml --trials 20 --out angles
     ///
     /// Ctrl-C keeps what is finished, with exit code 130.
     #[command(verbatim_doc_comment)]
@@ -359,7 +363,7 @@ fn dispatch(command: HylocCommand) -> anyhow::Result<ExitCode> {
                 commands::scenario::generate(nodes, scenario, overrides)
             }
         },
-        HylocCommand::Figures(flags) => figures::run(&flags),
+        HylocCommand::Figures(flags) => return figures::run(&flags),
         HylocCommand::Sweep(flags) => return sweep::run(flags),
         HylocCommand::Completions { shell } => {
             commands::describe::completions(shell);

@@ -1,28 +1,14 @@
-//! What code the numbers of figures and sweeps depend on, as one checksum over the source files of each.
+//! What code the numbers of figures and sweeps depend on, as one checksum over their source files.
 //!
-//! Compiled into the build script, which hands the checksums to the program, and into the tests.
+//! Compiled into the build script, which hands the checksum to the program, and into the tests.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-/// Files and folders of the workspace: the model, the estimators, the tracker, the wire that the backhaul study measures, the Monte
-/// Carlo itself, and the versions of all libraries. Plots, claims and reports are made from the data and do not count.
-pub const FIGURES: [&str; 11] = [
-    "Cargo.lock",
-    "model/src",
-    "estimation/src",
-    "tracking/src",
-    "proto/hyloc",
-    "proto/src",
-    "hyloc/src/scene.rs",
-    "hyloc/src/figures/catalogue.rs",
-    "hyloc/src/figures/rows.rs",
-    "hyloc/src/figures/statistics.rs",
-    "hyloc/src/figures/study",
-];
-
-/// The same for the trials of sweeps, which also depend on how scenarios and settings are read.
-pub const SWEEPS: [&str; 16] = [
+/// Files and folders of the workspace: the model, the estimators, the tracker, the wire, how scenarios and settings are read, the
+/// plans of the figures, the Monte Carlo itself, and the versions of all libraries. Plots, claims and reports are made from the data and
+/// do not count.
+pub const SOURCES: [&str; 21] = [
     "Cargo.lock",
     "model/src",
     "estimation/src",
@@ -32,20 +18,25 @@ pub const SWEEPS: [&str; 16] = [
     "settings/src/layers.rs",
     "settings/src/scenario.rs",
     "fusion-center/src/method.rs",
+    "hyloc/plans",
+    "hyloc/src/scene.rs",
+    "hyloc/src/figures/catalogue.rs",
+    "hyloc/src/figures/rows.rs",
     "hyloc/src/figures/statistics.rs",
-    "hyloc/src/figures/study/chain.rs",
+    "hyloc/src/sweep/chain.rs",
     "hyloc/src/sweep/engine.rs",
     "hyloc/src/sweep/grid.rs",
+    "hyloc/src/sweep/measure",
     "hyloc/src/sweep/plan.rs",
     "hyloc/src/sweep/rows.rs",
-    "hyloc/src/sweep/trial.rs",
+    "hyloc/src/sweep/settings.rs",
 ];
 
-/// Checksum of these parts below `workspace`. A part that is not there, as in a package taken out of the workspace,
+/// Checksum of all parts below `workspace`. A part that is not there, as in a package taken out of the workspace,
 /// counts by `version`.
-pub fn digest(parts: &[&str], workspace: &Path, version: &str) -> io::Result<String> {
+pub fn digest(workspace: &Path, version: &str) -> io::Result<String> {
     let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
-    for part in parts {
+    for part in SOURCES {
         let path = workspace.join(part);
         if !path.exists() {
             hash.add(part.as_bytes());
@@ -92,7 +83,7 @@ mod tests {
     }
 
     fn copy(from: &Path, to: &Path) {
-        for part in FIGURES {
+        for part in SOURCES {
             for file in files(&from.join(part)).unwrap() {
                 let target = to.join(file.strip_prefix(from).unwrap());
                 fs::create_dir_all(target.parent().unwrap()).unwrap();
@@ -105,24 +96,26 @@ mod tests {
     fn one_changed_byte_in_any_part_is_another_digest() {
         let folder = tempfile::tempdir().unwrap();
         copy(&workspace(), folder.path());
-        let before = digest(&FIGURES, folder.path(), "0").unwrap();
-        assert_eq!(before, digest(&FIGURES, &workspace(), "0").unwrap(), "the place does not matter");
-        assert_eq!(before, digest(&FIGURES, folder.path(), "1").unwrap(), "nor does the version");
-        let changed =
-            ["model/src/fisher.rs", "estimation/src/angles/literal.rs", "hyloc/src/figures/study/chain.rs"];
+        let before = digest(folder.path(), "0").unwrap();
+        assert_eq!(before, digest(&workspace(), "0").unwrap(), "the place does not matter");
+        assert_eq!(before, digest(folder.path(), "1").unwrap(), "nor does the version");
+        let changed = [
+            "model/src/fisher.rs",
+            "estimation/src/angles/literal.rs",
+            "hyloc/src/sweep/measure/end_to_end.rs",
+        ];
         for file in changed.map(|file| folder.path().join(file)) {
             let text = fs::read_to_string(&file).unwrap();
             fs::write(&file, format!("{text}\n")).unwrap();
-            assert_ne!(digest(&FIGURES, folder.path(), "0").unwrap(), before, "{}", file.display());
+            assert_ne!(digest(folder.path(), "0").unwrap(), before, "{}", file.display());
             fs::write(&file, text).unwrap();
         }
-        assert_eq!(digest(&FIGURES, folder.path(), "0").unwrap(), before);
+        assert_eq!(digest(folder.path(), "0").unwrap(), before);
     }
 
     #[test]
     fn the_program_knows_the_digest_of_its_sources() {
-        let of = |parts: &[&str]| digest(parts, &workspace(), env!("CARGO_PKG_VERSION")).unwrap();
-        assert_eq!(of(&FIGURES), env!("HYLOC_FIGURE_SOURCES"));
-        assert_eq!(of(&SWEEPS), env!("HYLOC_SWEEP_SOURCES"));
+        let now = digest(&workspace(), env!("CARGO_PKG_VERSION")).unwrap();
+        assert_eq!(now, env!("HYLOC_SOURCES"));
     }
 }

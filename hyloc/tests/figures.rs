@@ -268,3 +268,29 @@ fn an_interrupted_run_leaves_only_whole_figures() {
     let resumed = made(folder.path(), &["--only", "crb-sensors", "--trials", "400", "--resume"]);
     assert!(resumed.starts_with("Figures: 0 made, 1 taken over."), "{resumed}");
 }
+
+/// The figure takes hours, so that it is not complete however late its first units are noticed.
+#[test]
+fn a_signal_ends_a_run_that_can_go_on() {
+    let folder = TempDir::new().unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_hyloc"))
+        .args(["figures", "--only", "angle-power", "--trials", "100000", "--out"])
+        .arg(folder.path())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let units = folder.path().join("angle-power.partial/shard-0-of-1.jsonl");
+    while fs::read_to_string(&units).map_or(0, |text| text.lines().count()) < 2 {
+        assert!(child.try_wait().unwrap().is_none(), "ended before its first unit");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert!(
+        said.contains("of 36000 units of angle-power are kept in") && said.contains("--resume"),
+        "{said}"
+    );
+    assert_eq!(names_in(folder.path()), ["angle-power.partial"]);
+}

@@ -19,6 +19,19 @@ pub fn write_file(path: &Path, content: &[u8]) -> anyhow::Result<()> {
     std::fs::write(path, content).with_context(|| format!("cannot write {}", path.display()))
 }
 
+/// Ending of what is not complete yet.
+pub const PARTIAL: &str = ".partial";
+
+/// Writes a file under a temporary name and renames it, so that it is complete or not there.
+pub fn replace_file(path: &Path, content: &[u8]) -> anyhow::Result<()> {
+    let partial = path.with_added_extension(&PARTIAL[1..]);
+    let written = std::fs::write(&partial, content).and_then(|()| std::fs::rename(&partial, path));
+    if written.is_err() {
+        let _ = std::fs::remove_file(&partial);
+    }
+    written.with_context(|| format!("cannot write {}", path.display()))
+}
+
 /// The text that `write` writes, without white space at its end.
 pub fn written(write: impl FnOnce(&mut String) -> std::fmt::Result) -> String {
     let mut out = String::new();
@@ -50,7 +63,9 @@ pub fn move_aside(fixes: Option<&Path>) -> anyhow::Result<()> {
 
 /// A progress bar that is cleared at the end; hidden if standard error is not a terminal.
 pub fn progress_bar(length: usize, what: &'static str) -> ProgressBar {
-    let style = ProgressStyle::with_template("{spinner} {msg} {bar:30} {pos}/{len}, {elapsed} elapsed");
+    let style = ProgressStyle::with_template(
+        "{spinner} {msg:18} {bar:30} {pos}/{len}, {elapsed} elapsed, {eta} left",
+    );
     let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
     let bar = ProgressBar::new(length as u64).with_style(style).with_message(what);
     bar.enable_steady_tick(Duration::from_millis(200));

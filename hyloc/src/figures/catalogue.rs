@@ -1,159 +1,118 @@
-//! The figures: names, captions and default numbers of trials.
+//! The figures. What each of them is, is a plan in `hyloc/plans`: what is measured where, how often, and the caption.
 
 use std::fmt;
+use std::sync::LazyLock;
 
-/// A figure of Section VI, or an additional one. The discriminant is part of the key of every random stream and must
-/// never be reused for another figure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Figure {
-    CrbElements = 1,
-    CrbSensors = 2,
-    CrbCoverage = 3,
-    CrbIrsCount = 4,
-    AnglePower = 5,
-    AnglePowerFullRank = 11,
-    LiteralSweep = 12,
-    LocationPower = 6,
-    LocationDistance = 7,
-    EndToEndPower = 8,
-    Imperfections = 9,
-    BackhaulAccuracy = 10,
-    NearField = 13,
-    Clocks = 14,
-    Separation = 15,
-    TrackingPower = 16,
+use telemetry::exit::{self, Failure};
+
+use crate::sweep::plan::PlanFile;
+
+macro_rules! figures {
+    ($($figure:ident = $number:literal, $name:literal;)*) => {
+        /// A figure of Section VI, or an additional one. The discriminant is part of the key of every random stream and must
+        /// never be reused for another figure.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Figure {
+            $($figure = $number,)*
+        }
+
+        impl Figure {
+            /// All figures, in the order in which they are made.
+            pub const ALL: [Self; 16] = [$(Self::$figure,)*];
+
+            /// Name on the command line, in files and in the `figure` column.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$figure => $name,)*
+                }
+            }
+
+            fn plan_text(self) -> &'static str {
+                match self {
+                    $(Self::$figure => include_str!(concat!("../../plans/", $name, ".toml")),)*
+                }
+            }
+        }
+    };
 }
 
+figures! {
+    CrbElements = 1, "crb-elements";
+    CrbSensors = 2, "crb-sensors";
+    CrbCoverage = 3, "crb-coverage";
+    CrbIrsCount = 4, "crb-irs-count";
+    AnglePower = 5, "angle-power";
+    AnglePowerFullRank = 11, "angle-power-full-rank";
+    LiteralSweep = 12, "literal-sweep";
+    LocationPower = 6, "location-power";
+    LocationDistance = 7, "location-distance";
+    EndToEndPower = 8, "end-to-end-power";
+    Imperfections = 9, "imperfections";
+    BackhaulAccuracy = 10, "backhaul-accuracy";
+    NearField = 13, "near-field";
+    Clocks = 14, "clocks";
+    Separation = 15, "separation";
+    TrackingPower = 16, "tracking-power";
+}
+
+/// The plans in the order of the figures. A test reads all of them.
+static PLANS: LazyLock<[PlanFile; 16]> =
+    LazyLock::new(|| Figure::ALL.map(|figure| toml::from_str(figure.plan_text()).unwrap_or_default()));
+
 impl Figure {
-    /// All figures, in the order in which they are made.
-    pub const ALL: [Self; 16] = [
-        Self::CrbElements,
-        Self::CrbSensors,
-        Self::CrbCoverage,
-        Self::CrbIrsCount,
-        Self::AnglePower,
-        Self::AnglePowerFullRank,
-        Self::LiteralSweep,
-        Self::LocationPower,
-        Self::LocationDistance,
-        Self::EndToEndPower,
-        Self::Imperfections,
-        Self::BackhaulAccuracy,
-        Self::NearField,
-        Self::Clocks,
-        Self::Separation,
-        Self::TrackingPower,
-    ];
-
-    /// Name on the command line, in files and in the `figure` column.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::CrbElements => "crb-elements",
-            Self::CrbSensors => "crb-sensors",
-            Self::CrbCoverage => "crb-coverage",
-            Self::CrbIrsCount => "crb-irs-count",
-            Self::AnglePower => "angle-power",
-            Self::AnglePowerFullRank => "angle-power-full-rank",
-            Self::LiteralSweep => "literal-sweep",
-            Self::LocationPower => "location-power",
-            Self::LocationDistance => "location-distance",
-            Self::EndToEndPower => "end-to-end-power",
-            Self::Imperfections => "imperfections",
-            Self::BackhaulAccuracy => "backhaul-accuracy",
-            Self::NearField => "near-field",
-            Self::Clocks => "clocks",
-            Self::Separation => "separation",
-            Self::TrackingPower => "tracking-power",
-        }
-    }
-
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|figure| figure.name() == name)
     }
 
-    pub fn caption(self) -> &'static str {
-        match self {
-            Self::CrbElements => {
-                "Mean position bound against the number of reflecting elements N of every IRS (Table I otherwise)."
-            }
-            Self::CrbSensors => {
-                "Mean position bound against the number of sensors M of every IRS (Table I otherwise)."
-            }
-            Self::CrbCoverage => {
-                "Mean position bound for targets uniform over the disc of radius r around the first IRS, and how far \
-                 the medians of other schemes are from that of the hybrid one: a few targets at end-fire dominate means."
-            }
-            Self::CrbIrsCount => {
-                "What collaboration is worth against the number of IRSs K, on a ring of 50 m around the area."
-            }
-            Self::AnglePower => {
-                "Mean squared error of the K angles against transmit power, blocks at the true delays."
-            }
-            Self::AnglePowerFullRank => {
-                "The same with path angles on the DFT grids, so that S_k has rank N and is well-conditioned."
-            }
-            Self::LiteralSweep => {
-                "The paper's angle algorithm as printed at 50 dBm over its weight lambda (penalty balanced) and over its \
-                 penalty rho (fixed, as printed), for data of unit noise after the inverse; limit of 100 iterations."
-            }
-            Self::LocationPower => {
-                "Mean squared error of the position against transmit power; delays and angles drawn from their exact \
-                 bounds, as in the paper."
-            }
-            Self::LocationDistance => {
-                "Mean squared error of the position with the first two IRSs at (d, +-50) m; delays and angles drawn \
-                 from their exact bounds."
-            }
-            Self::EndToEndPower => {
-                "Raw echoes of a single frame to a position: by the chain (matched filter, joint angles, coherent \
-                 delays, location), and directly from the spectra of all paths."
-            }
-            Self::Imperfections => {
-                "Raw echoes to position when beams leak, clocks are off, or the cross-section fluctuates."
-            }
-            Self::BackhaulAccuracy => {
-                "What a bit buys: error above the exact bound against kilobytes per fix, for parameters alone, blocks \
-                 and spectra at 64 to 2 bits per real."
-            }
-            Self::NearField => {
-                "Echoes of spherical waves against the number of elements and sensors N = M (Table I otherwise): located \
-                 with spherical and with plane waves assumed; bounds of both; the single IRS of K N elements."
-            }
-            Self::Clocks => {
-                "Direct fixes when the clocks of the nodes are off by up to plus or minus x: with clocks that are trusted, with \
-                 unknown clocks from one frame, and with unknown clocks over ten frames, beside the exact bound of each."
-            }
-            Self::Separation => {
-                "Two targets x metres apart in one frame, their number unknown: errors of the scenes with the right number beside the \
-                 exact bounds of both targets together and of one alone; how often the number is right."
-            }
-            Self::TrackingPower => {
-                "Three targets that walk at 1.5 m/s, 20 frames a second: GOSPA of single frames, of tracks that are followed in the \
-                 signals, and of Stone Soup's JPDA on the detections of the single frames; share of the targets that each shows."
-            }
-        }
+    pub fn names() -> String {
+        Self::ALL.map(Self::name).join(", ")
     }
 
-    /// Default number of trials per point: as many as in the paper or more, or enough to see the shape of every curve.
-    pub fn default_trials(self, quick: bool) -> u64 {
-        let (full, few) = match self {
-            Self::CrbElements | Self::CrbSensors | Self::CrbCoverage | Self::CrbIrsCount => (100, 30),
-            Self::LocationPower | Self::LocationDistance => (2000, 200),
-            Self::AnglePower | Self::AnglePowerFullRank => (500, 20),
-            Self::LiteralSweep => (60, 5),
-            Self::EndToEndPower | Self::Imperfections => (500, 30),
-            Self::BackhaulAccuracy => (500, 15),
-            Self::NearField => (200, 8),
-            Self::Clocks => (300, 8),
-            Self::Separation => (200, 8),
-            Self::TrackingPower => (20, 2),
-        };
-        if quick { few } else { full }
+    /// The figure of this name, or what names there are.
+    pub fn named(name: &str) -> anyhow::Result<Self> {
+        let reason = || format!("there is no figure `{name}`; there are {}", Self::names());
+        Ok(Self::parse(name).ok_or_else(|| Failure::new(exit::USAGE, reason()))?)
+    }
+
+    pub fn plan(self) -> &'static PlanFile {
+        let place = Self::ALL.iter().position(|figure| *figure == self);
+        &PLANS[place.unwrap_or(0)]
+    }
+
+    pub fn caption(self) -> &'static str {
+        &self.plan().caption
     }
 }
 
 impl fmt::Display for Figure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sweep::plan::GridPoint;
+
+    /// Every figure has a plan that resolves, names it and has a caption, and every plan has a figure.
+    #[test]
+    fn figures_and_plans_belong_to_each_other() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("plans");
+        for figure in Figure::ALL {
+            let path = folder.join(format!("{figure}.toml"));
+            assert_eq!(PlanFile::read(&path).unwrap(), *figure.plan(), "{figure}");
+            let plan = figure.plan().resolve().unwrap();
+            assert_eq!(plan.figure, Some(figure));
+            assert!(plan.measure.name != "fix" && figure.caption().ends_with('.'), "{figure}");
+            let few = figure.plan().quick_trials.unwrap();
+            assert!(few < plan.trials && plan.points.len() > 2, "{figure}");
+            assert!(plan.points.iter().all(|point| point.x.is_finite() && point.scenario.seed == 1));
+            // Random streams: the same at all points of the literal sweep, different everywhere else.
+            let own = |i: usize| if figure == Figure::LiteralSweep { 0 } else { i as u64 };
+            let expected = |(i, point): (usize, &GridPoint)| point.address == (figure as u64) << 32 | own(i);
+            assert!(plan.points.iter().enumerate().all(expected), "{figure}");
+        }
+        assert_eq!(std::fs::read_dir(folder).unwrap().count(), Figure::ALL.len());
     }
 }

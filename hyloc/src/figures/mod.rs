@@ -1,7 +1,7 @@
 //! `hyloc figures`: every figure of Section VI and additional ones, as data and plots, and a verdict on every claim.
 //!
-//! For each requested figure: Monte Carlo (`study`), rows ([`rows`]), plot (`layouts`, `plot`), files (`store`); then the
-//! claims are judged by the rows ([`claims`]) and reported (`report`, [`tables`]). Everything after the rows is made from
+//! For each requested figure: its plan ([`catalogue`]) run by the engine of sweeps, rows ([`rows`]), plot (`layouts`, `plot`), files
+//! (`store`); then the claims are judged by the rows ([`claims`]) and reported (`report`, [`tables`]). Everything after the rows is made from
 //! the CSV files alone and can be made again from them (`--redraw`).
 
 pub mod catalogue;
@@ -12,29 +12,32 @@ mod report;
 pub mod rows;
 pub mod statistics;
 mod store;
-mod study;
 pub mod tables;
 
 use std::path::PathBuf;
+use std::process::ExitCode;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use clap::Args;
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use telemetry::exit::{self, Failure};
 
 use crate::commands::{note, say};
+use crate::sweep::SOURCES;
+use crate::sweep::engine::{self, Engine};
+use crate::sweep::plan::SweepPlan;
+use crate::sweep::rows::SweepRow;
+use crate::sweep::store::{Shard, ShardFile, ShardHeader};
 use catalogue::Figure;
 use rows::{Row, from_csv, to_csv};
-use store::{Drawing, FigureStore, Recipe};
-use study::Study;
-pub(crate) use study::chain::{GROSS_M, nodes};
-pub use study::tracking_power;
+use store::{FigureFiles, FigureStore, Recipe};
+
+/// Scores of Stone Soup on the detections of the runs of `tracking-power` (seed 1), which `benchmarks/tracking.py --signals` wrote.
+const STONE_SOUP: &str = include_str!("stone-soup.csv");
 
 #[derive(Debug, Clone, Args)]
 pub struct FigureFlags {
-    #[arg(long, value_name = "NAME", num_args = 1.., help = format!("Figures to make, all by default: {}", names()))]
+    #[arg(long, value_name = "NAME", num_args = 1.., help = format!("Figures to make, all by default: {}", Figure::names()))]
     only: Vec<String>,
-    /// Trials per point, instead of the default of each figure.
+    /// Trials per point, instead of those of each plan.
     #[arg(long, value_name = "N")]
     trials: Option<u64>,
     /// Seed of all random numbers.
@@ -46,7 +49,7 @@ pub struct FigureFlags {
     /// Fewer trials: the shapes of all curves within a minute on two cores.
     #[arg(long)]
     quick: bool,
-    /// Keep figures that an earlier run with the same seed, trials and code finished.
+    /// Keep what an earlier run with the same seed, trials and code finished: figures, and units of an interrupted one.
     #[arg(long)]
     resume: bool,
     /// Run no trials: draw plots and report again from the CSV files in DIR.
@@ -57,98 +60,94 @@ pub struct FigureFlags {
     threads: Option<usize>,
 }
 
-/// Maximum number of trials per point; limits the memory of the resamples.
-const MOST_TRIALS: u64 = 100_000;
-
 /// Makes the figures and the report, and prints a summary.
-pub fn run(flags: &FigureFlags) -> anyhow::Result<()> {
-    let figures = chosen_figures(&flags.only)?;
-    if let Some(trials) = flags.trials.filter(|trials| !(1..=MOST_TRIALS).contains(trials)) {
-        let reason = format!("--trials {trials}: give between 1 and {MOST_TRIALS} trials per point");
-        bail!(Failure::new(exit::USAGE, reason));
-    }
+pub fn run(flags: &FigureFlags) -> anyhow::Result<ExitCode> {
     if flags.quick && flags.trials.is_some() {
         note("hyloc: warning: --quick has no effect: --trials sets the number of trials");
     }
-    let threads = flags.threads.unwrap_or(0);
-    let pool =
-        rayon::ThreadPoolBuilder::new().num_threads(threads).build().context("cannot start threads")?;
+    let named = flags.only.iter().map(|name| Figure::named(name)).collect::<anyhow::Result<Vec<_>>>()?;
+    let chosen = |figure: &Figure| !flags.redraw && (named.is_empty() || named.contains(figure));
+    let chosen = Figure::ALL.into_iter().filter(chosen);
+    let plans = chosen.map(|figure| Ok((figure, flags.plan(figure)?))).collect::<anyhow::Result<Vec<_>>>()?;
     let mut store = FigureStore::open(&flags.out)?;
-    let [made, kept] = if flags.redraw {
-        store.redraw(drawing)?;
-        [0, 0]
-    } else {
-        pool.install(|| make(flags, &figures, &mut store))?
-    };
+    let outcome = if flags.redraw { store.redraw(files)? } else { make(flags, &plans, &mut store)? };
+    let Some([made, kept]) = outcome else { return Ok(ExitCode::from(130)) };
     let [reproduced, partly, not_reproduced, not_measured] = report::write(&store)?;
     say(&format!(
         "Figures: {made} made, {kept} taken over. Claims: {reproduced} reproduced, {partly} partly, {not_reproduced} not \
          reproduced, {not_measured} not measured. Report: {}",
         store.path("report.html").display()
     ));
-    Ok(())
+    Ok(ExitCode::SUCCESS)
 }
 
-fn names() -> String {
-    Figure::ALL.map(Figure::name).join(", ")
-}
-
-fn chosen_figures(names: &[String]) -> anyhow::Result<Vec<Figure>> {
-    if let Some(name) = names.iter().find(|name| Figure::parse(name).is_none()) {
-        let reason = format!("there is no figure `{name}`; there are {}", self::names());
-        bail!(Failure::new(exit::USAGE, reason));
+impl FigureFlags {
+    /// The plan of a figure with the seed and the trials of these flags.
+    fn plan(&self, figure: Figure) -> anyhow::Result<SweepPlan> {
+        let mut plan = figure.plan().clone();
+        plan.set.push(format!("seed={}", self.seed));
+        plan.trials = self.trials.or(if self.quick { plan.quick_trials } else { plan.trials });
+        plan.resolve()
     }
-    let chosen = |figure: &Figure| names.is_empty() || names.iter().any(|name| name == figure.name());
-    Ok(Figure::ALL.into_iter().filter(chosen).collect())
 }
 
-/// Makes the figures; returns how many were made, and how many were kept from an earlier run.
-fn make(flags: &FigureFlags, figures: &[Figure], store: &mut FigureStore) -> anyhow::Result<[usize; 2]> {
-    let bars = MultiProgress::new();
+/// Runs the plans; returns how many figures were made, and how many were kept from an earlier run; none if interrupted.
+fn make(
+    flags: &FigureFlags,
+    plans: &[(Figure, SweepPlan)],
+    store: &mut FigureStore,
+) -> anyhow::Result<Option<[usize; 2]>> {
     let [mut made, mut kept] = [0, 0];
-    for &figure in figures {
-        let recipe = Recipe {
-            seed: flags.seed,
-            trials: flags.trials.unwrap_or(figure.default_trials(flags.quick)),
-            sources: env!("HYLOC_FIGURE_SOURCES").into(),
-        };
+    let engine = Engine::new(flags.threads)?;
+    for (figure, plan) in plans {
+        let figure = *figure;
+        let recipe = Recipe { seed: flags.seed, trials: plan.trials, sources: SOURCES.into() };
         if flags.resume && store.has(figure, &recipe) {
             kept += 1;
             continue;
         }
-        let bar = bars.add(progress_bar(figure)?);
-        if bar.is_hidden() {
-            note(&format!(
-                "{figure}: {} trials per point, figure {} of {}",
-                recipe.trials,
-                made + kept + 1,
-                figures.len()
-            ));
+        let units = store.units(figure);
+        let header = ShardHeader::new(plan, Shard::WHOLE);
+        // Units of another plan or build are of no use.
+        let opened = match ShardFile::open(&units, &header, flags.resume) {
+            Err(_) if units.exists() => {
+                std::fs::remove_dir_all(&units)?;
+                ShardFile::open(&units, &header, false)?
+            }
+            opened => opened?,
+        };
+        let place = format!("figure {} of {}", made + kept + 1, plans.len());
+        let title = format!("{figure}: {} trials per point, {place}", plan.trials);
+        let [done, all] = engine.work(plan, Shard::WHOLE, opened, &title)?;
+        if done < all {
+            let kept = format!("{done} of {all} units of {figure} are kept in {}", units.display());
+            note(&format!("hyloc: interrupted; {kept}: --resume goes on"));
+            return Ok(None);
         }
-        let rows = Study { figure, seed: recipe.seed, trials: recipe.trials, progress: &bar }.rows()?;
-        // The plot shows the rows as the file holds them.
-        let csv = to_csv(&rows);
-        store.install(figure, &recipe, &csv, &drawing(figure, &from_csv(&csv)?)?)?;
-        bar.finish();
+        store.install(figure, &recipe, &files(figure, csv(figure, engine::rows(&units, plan)?)?)?)?;
+        std::fs::remove_dir_all(&units).with_context(|| format!("cannot remove {}", units.display()))?;
         made += 1;
     }
-    Ok([made, kept])
+    Ok(Some([made, kept]))
 }
 
-fn drawing(figure: Figure, rows: &[Row]) -> anyhow::Result<Drawing> {
-    let plot = layouts::plot(figure, rows);
-    Ok(Drawing { svg: plot::to_svg(&plot), png: plot::to_png(&plot)? })
+/// The data of a figure from the rows of its plan.
+pub(crate) fn csv(figure: Figure, rows: Vec<SweepRow>) -> anyhow::Result<String> {
+    let row = |row: SweepRow| {
+        let SweepRow { x, scheme, metric, estimate, trials, .. } = row;
+        Row { figure, x, scheme, metric, estimate, trials }
+    };
+    let beside = if figure == Figure::TrackingPower { from_csv(STONE_SOUP)? } else { Vec::new() };
+    Ok(to_csv(&rows.into_iter().map(row).chain(beside).collect::<Vec<_>>()))
+}
+
+/// The files of a figure by their endings; the plot shows the rows as the data hold them.
+pub(crate) fn files(figure: Figure, csv: String) -> anyhow::Result<FigureFiles> {
+    let plot = layouts::plot(figure, &from_csv(&csv)?);
+    Ok([("csv", csv.into()), ("svg", plot::to_svg(&plot).into()), ("png", plot::to_png(&plot)?)])
 }
 
 /// The figure that these rows make.
 pub fn svg(figure: Figure, rows: &[Row]) -> String {
     plot::to_svg(&layouts::plot(figure, rows))
-}
-
-/// Progress bar of a figure; hidden if standard error is not a terminal. The study sets its length.
-fn progress_bar(figure: Figure) -> anyhow::Result<ProgressBar> {
-    let style =
-        ProgressStyle::with_template("{msg:18} {bar:30} {percent:>3} %  {elapsed} elapsed, {eta} left")
-            .context("the progress bar has a bad template")?;
-    Ok(ProgressBar::new(0).with_style(style).with_message(figure.name()))
 }

@@ -9,7 +9,7 @@ use std::fmt::Write;
 use anyhow::{Context, bail};
 
 use super::catalogue::Figure;
-use super::statistics::{Estimate, Resampler};
+use super::statistics::Estimate;
 
 /// First line of every CSV file.
 pub const HEADER: &str = "figure,x,scheme,metric,value,low,high,trials";
@@ -24,45 +24,6 @@ pub struct Row {
     pub estimate: Estimate,
     /// Number of independent draws behind the estimate.
     pub trials: u64,
-}
-
-/// Collects the rows of one figure.
-#[derive(Debug)]
-pub struct FigureRows {
-    figure: Figure,
-    trials: u64,
-    rows: Vec<Row>,
-    pub resampler: Resampler,
-}
-
-impl FigureRows {
-    pub fn new(figure: Figure, trials: u64) -> Self {
-        Self { figure, trials, rows: Vec::new(), resampler: Resampler::new(trials as usize) }
-    }
-
-    pub fn add(&mut self, x: f64, scheme: &str, metric: &str, estimate: Estimate) {
-        self.add_of(self.trials, x, scheme, metric, estimate);
-    }
-
-    /// Adds the mean over all trials.
-    pub fn mean(&mut self, x: f64, scheme: &str, metric: &str, samples: &[f64]) {
-        self.add(x, scheme, metric, self.resampler.mean(samples));
-    }
-
-    /// Adds the ratio of two means over all trials, in dB.
-    pub fn ratio_db(&mut self, x: f64, scheme: &str, metric: &str, [numerators, denominators]: [&[f64]; 2]) {
-        self.add(x, scheme, metric, self.resampler.ratio_db(numerators, denominators));
-    }
-
-    /// Adds a row that is based on only some of the trials.
-    pub fn add_of(&mut self, trials: u64, x: f64, scheme: &str, metric: &str, estimate: Estimate) {
-        let (scheme, metric) = (scheme.into(), metric.into());
-        self.rows.push(Row { figure: self.figure, x, scheme, metric, estimate, trials });
-    }
-
-    pub fn into_rows(self) -> Vec<Row> {
-        self.rows
-    }
 }
 
 pub fn to_csv(rows: &[Row]) -> String {
@@ -121,10 +82,13 @@ mod tests {
 
     #[test]
     fn rows_survive_the_file() {
-        let mut rows = FigureRows::new(Figure::AnglePower, 7);
-        rows.add(50.0, "music", "mse_rad2", Estimate { value: 0.1 + 0.2, low: 1e-300, high: f64::INFINITY });
-        rows.add(-2.5, "esprit", "gap_exact_db", Estimate { value: 1.0 / 3.0, low: -1.0, high: 4.0 });
-        let csv = to_csv(&rows.into_rows());
+        let row = |x, metric: &str, [value, low, high]: [f64; 3]| {
+            let (scheme, metric) = ("music".into(), metric.into());
+            let estimate = Estimate { value, low, high };
+            Row { figure: Figure::AnglePower, x, scheme, metric, estimate, trials: 7 }
+        };
+        let first = row(50.0, "mse_rad2", [0.1 + 0.2, 1e-300, f64::INFINITY]);
+        let csv = to_csv(&[first, row(-2.5, "gap_exact_db", [1.0 / 3.0, -1.0, 4.0])]);
         assert!(csv.contains(",mse_rad2,0.3,") && csv.contains(",gap_exact_db,0.33333,-1,4,7"), "{csv}");
         assert_eq!(to_csv(&from_csv(&csv).unwrap()), csv);
     }

@@ -1,8 +1,8 @@
 //! The output directory: complete figures, and a manifest of how they were made.
 //!
 //! Every file is written under a temporary name and renamed; the manifest lists a figure only after all its files are in
-//! place. An interrupted run therefore leaves only complete figures, and `--resume` can trust the manifest: it keeps a
-//! figure if seed, trials and the sources that its numbers depend on are the same, and its CSV has the checksum of the
+//! place. An interrupted run therefore leaves only complete figures, beside the units of the one that was being made, and `--resume` can
+//! trust the manifest: it keeps a figure if seed, trials and the sources that its numbers depend on are the same, and its CSV has the checksum of the
 //! manifest.
 
 use std::collections::BTreeMap;
@@ -16,10 +16,9 @@ use serde::{Deserialize, Serialize};
 
 use super::catalogue::Figure;
 use super::rows::{Row, from_csv, to_csv};
-use crate::commands::progress_bar;
+use crate::commands::{PARTIAL, progress_bar, replace_file};
 
 const MANIFEST: &str = "manifest.json";
-const PARTIAL: &str = ".partial";
 
 /// What determines the numbers of a figure; `sources` is the checksum of the source files they depend on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,12 +29,8 @@ pub struct Recipe {
     pub sources: String,
 }
 
-/// The plot of a figure; the PNG is the rendered SVG.
-#[derive(Debug, Clone)]
-pub struct Drawing {
-    pub svg: String,
-    pub png: Vec<u8>,
-}
+/// Data, plot and rendered plot of a figure, by their endings.
+pub type FigureFiles = [(&'static str, Vec<u8>); 3];
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -52,33 +47,23 @@ pub struct FigureStore {
 }
 
 impl FigureStore {
-    /// Opens `folder`, creates it if necessary, and checks that it is writable.
+    /// Opens `folder`, creates it if necessary, and removes what an interruption left half-written.
     pub fn open(folder: &Path) -> anyhow::Result<Self> {
-        let missing = first_missing(folder);
-        let opened = Self::prepare(folder);
-        if opened.is_err() {
-            // Removes the folders that were created; removal fails if none was.
-            if let Some(made) = missing {
-                let _ = fs::remove_dir_all(made);
-            }
-        }
-        opened.with_context(|| format!("cannot write to the output directory {}", folder.display()))
+        Self::prepare(folder)
+            .with_context(|| format!("cannot write to the output directory {}", folder.display()))
     }
 
     fn prepare(folder: &Path) -> anyhow::Result<Self> {
-        if folder.exists() && !folder.is_dir() {
+        if folder.is_file() {
             bail!(io::Error::new(io::ErrorKind::NotADirectory, "it is a file"));
         }
         fs::create_dir_all(folder)?;
         for entry in fs::read_dir(folder)? {
             let path = entry?.path();
-            if path.to_string_lossy().ends_with(PARTIAL) {
+            if path.to_string_lossy().ends_with(PARTIAL) && path.is_file() {
                 fs::remove_file(path)?;
             }
         }
-        let probe = folder.join(format!("probe{PARTIAL}"));
-        fs::write(&probe, [])?;
-        fs::remove_file(&probe)?;
         // An unreadable manifest counts as empty.
         let entries = fs::read_to_string(folder.join(MANIFEST))
             .ok()
@@ -97,14 +82,17 @@ impl FigureStore {
         Some((entry.recipe.clone(), from_csv(&text).ok()?))
     }
 
-    /// Draws every finished figure again from its data.
-    pub fn redraw(&mut self, draw: impl Fn(Figure, &[Row]) -> anyhow::Result<Drawing>) -> anyhow::Result<()> {
+    /// Draws every finished figure again from its data; none is made or kept.
+    pub fn redraw(
+        &mut self,
+        draw: impl Fn(Figure, String) -> anyhow::Result<FigureFiles>,
+    ) -> anyhow::Result<Option<[usize; 2]>> {
         for figure in Figure::ALL.into_iter().progress_with(progress_bar(Figure::ALL.len(), "figures")) {
             if let Some((recipe, rows)) = self.finished(figure) {
-                self.install(figure, &recipe, &to_csv(&rows), &draw(figure, &rows)?)?;
+                self.install(figure, &recipe, &draw(figure, to_csv(&rows))?)?;
             }
         }
-        Ok(())
+        Ok(Some([0, 0]))
     }
 
     /// Whether the figure is finished and was made by this recipe.
@@ -113,47 +101,36 @@ impl FigureStore {
     }
 
     /// Writes the files of a figure and adds it to the manifest.
-    pub fn install(
-        &mut self,
-        figure: Figure,
-        recipe: &Recipe,
-        csv: &str,
-        drawing: &Drawing,
-    ) -> anyhow::Result<()> {
+    pub fn install(&mut self, figure: Figure, recipe: &Recipe, files: &FigureFiles) -> anyhow::Result<()> {
         if self.entries.remove(figure.name()).is_some() {
             self.write_manifest()?;
         }
-        self.write(&format!("{figure}.csv"), csv.as_bytes())?;
-        self.write(&format!("{figure}.svg"), drawing.svg.as_bytes())?;
-        self.write(&format!("{figure}.png"), &drawing.png)?;
-        let entry = ManifestEntry { recipe: recipe.clone(), checksum: checksum(csv) };
-        self.entries.insert(figure.name().into(), entry);
+        for (ending, content) in files {
+            self.write(&format!("{figure}.{ending}"), content)?;
+        }
+        let checksum = checksum(&String::from_utf8_lossy(&files[0].1));
+        self.entries.insert(figure.name().into(), ManifestEntry { recipe: recipe.clone(), checksum });
         self.write_manifest()
     }
 
     /// Writes one file atomically.
     pub fn write(&self, name: &str, content: &[u8]) -> anyhow::Result<()> {
-        let (partial, path) = (self.path(&format!("{name}{PARTIAL}")), self.path(name));
-        let written = fs::write(&partial, content).and_then(|()| fs::rename(&partial, &path));
-        if written.is_err() {
-            let _ = fs::remove_file(&partial);
-        }
-        written.with_context(|| format!("cannot write {}", path.display()))
+        replace_file(&self.path(name), content)
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
+    /// Directory of the finished units of a figure that is being made.
+    pub fn units(&self, figure: Figure) -> PathBuf {
+        self.path(&format!("{figure}{PARTIAL}"))
+    }
+
     fn write_manifest(&self) -> anyhow::Result<()> {
         let text = serde_json::to_string_pretty(&self.entries).context("the manifest cannot be written")?;
         self.write(MANIFEST, text.as_bytes())
     }
-}
-
-/// The topmost folder of `path` that does not exist yet.
-fn first_missing(path: &Path) -> Option<PathBuf> {
-    path.ancestors().filter(|a| !a.as_os_str().is_empty() && !a.exists()).last().map(Path::to_path_buf)
 }
 
 /// Detects an edited or truncated file.
@@ -164,7 +141,6 @@ fn checksum(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::figures::rows::FigureRows;
     use crate::figures::statistics::Estimate;
 
     fn recipe(trials: u64) -> Recipe {
@@ -175,11 +151,11 @@ mod tests {
     fn only_a_whole_figure_of_the_same_recipe_is_taken_over() {
         let folder = tempfile::tempdir().unwrap();
         let out = folder.path().join("a/b");
-        let mut rows = FigureRows::new(Figure::AnglePower, 3);
-        rows.add(1.0, "music", "mse_rad2", Estimate { value: 1.0, low: 0.5, high: 2.0 });
-        let csv = to_csv(&rows.into_rows());
-        let drawing = Drawing { svg: "<svg/>".into(), png: b"png".into() };
-        FigureStore::open(&out).unwrap().install(Figure::AnglePower, &recipe(3), &csv, &drawing).unwrap();
+        let estimate = Estimate { value: 1.0, low: 0.5, high: 2.0 };
+        let (scheme, metric) = ("music".into(), "mse_rad2".into());
+        let csv = to_csv(&[Row { figure: Figure::AnglePower, x: 1.0, scheme, metric, estimate, trials: 3 }]);
+        let files = [("csv", csv.clone().into()), ("svg", b"<svg/>".into()), ("png", b"png".into())];
+        FigureStore::open(&out).unwrap().install(Figure::AnglePower, &recipe(3), &files).unwrap();
 
         let store = FigureStore::open(&out).unwrap();
         assert!(store.has(Figure::AnglePower, &recipe(3)));

@@ -1,15 +1,15 @@
-//! The pipeline in this process: echo source, one delay estimator per node, fuser; no sockets.
+//! Errors, false alarms and times of the pipeline in this process.
 
 use std::time::{Duration, Instant};
 
-use estimation::delay::DelayEstimator;
-use estimation::fusion::{FrameBlocks, FusedFix, Fuser, PayloadKind};
+use estimation::fusion::{FrameBlocks, FusedFix, Fuser};
 use estimation::location::Status;
 use fusion_center::method::MethodSettings;
 use model::scenario::{Motion, Target};
-use model::{CMatrix, EchoSource, Point, Scenario};
+use model::{Point, Scenario};
 
 use super::quantile::quantile;
+use crate::sweep::chain::FrameChain;
 
 /// Horizontal and vertical distance of a fix from its target.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -37,53 +37,13 @@ pub struct Measured {
     pub times_s: Vec<f64>,
 }
 
-/// Nodes and fusion of a site.
-struct Pipeline {
-    nodes: Vec<DelayEstimator>,
-    fuser: Fuser,
-    payload: PayloadKind,
-}
-
-/// The outcome of one frame.
-struct Passed {
-    fix: Option<FusedFix>,
-    latency: Duration,
-    time: Duration,
-}
-
-impl Pipeline {
-    fn new(source: &EchoSource) -> anyhow::Result<Self> {
-        let (system, method) = (source.system(), MethodSettings::default());
-        let nodes =
-            (0..system.irs_count()).map(|l| DelayEstimator::new(system, l)).collect::<Result<_, _>>()?;
-        let fuser = Fuser::new(system.clone(), method.fusion())?;
-        Ok(Self { nodes, fuser, payload: method.payload(system).kind })
-    }
-
-    fn pass(&self, received: &[CMatrix]) -> anyhow::Result<Passed> {
-        let mut blocks = FrameBlocks::new(self.nodes.len());
-        let (mut slowest, mut all) = (Duration::ZERO, Duration::ZERO);
-        for (l, (node, received)) in self.nodes.iter().zip(received).enumerate() {
-            let began = Instant::now();
-            let report = node.estimate(received)?;
-            blocks.insert_node(l, report, self.payload);
-            let took = began.elapsed();
-            (slowest, all) = (slowest.max(took), all + took);
-        }
-        let began = Instant::now();
-        let fix = self.fuser.fuse(&blocks).ok();
-        let took = began.elapsed();
-        Ok(Passed { fix, latency: slowest + took, time: all + took })
-    }
-}
-
 /// Passes `frames` frames with a target and as many of noise alone through the pipeline; `passed` is called after each.
 pub fn measure(scenario: &Scenario, frames: u64, passed: impl Fn()) -> anyhow::Result<Measured> {
     let mut scenario = scenario.clone();
     scenario.targets = vec![Target { motion: Motion::Random, ..scenario.only_target()?.clone() }];
-    let source = EchoSource::new(&scenario)?;
-    let pipeline = Pipeline::new(&source)?;
-    let nodes = pipeline.nodes.len();
+    let (chain, method) = (FrameChain::new(&scenario)?, MethodSettings::default());
+    let (system, payload) = (chain.system(), method.payload(chain.system()).kind);
+    let fuser = Fuser::new(system.clone(), method.fusion())?;
     let mut measured = Measured {
         frames,
         errors: Vec::new(),
@@ -97,18 +57,23 @@ pub fn measure(scenario: &Scenario, frames: u64, passed: impl Fn()) -> anyhow::R
     let interval = scenario.signal.coherent_frames;
     for i in 0..2 * frames {
         let number = i * interval;
-        let target_m = (i < frames).then(|| source.target_m(number));
-        let received: Vec<CMatrix> = (0..nodes)
-            .map(|l| match target_m {
-                Some(target_m) => source.frame(l, number, target_m),
-                None => source.noise(l, number),
-            })
-            .collect();
-        let outcome = pipeline.pass(&received)?;
-        measured.latencies_s.push(outcome.latency.as_secs_f64());
-        measured.times_s.push(outcome.time.as_secs_f64());
-        match (outcome.fix, target_m) {
-            (Some(fix), Some(target_m)) => measured.add(&fix, target_m),
+        let targets = if i < frames { chain.source.targets(number) } else { Vec::new() };
+        let mut blocks = FrameBlocks::new(system.irs_count());
+        let (mut slowest, mut all) = (Duration::ZERO, Duration::ZERO);
+        for l in 0..system.irs_count() {
+            let received = chain.source.frame_of(l, number, &targets);
+            let began = Instant::now();
+            blocks.insert_node(l, chain.report(l, &received)?, payload);
+            let took = began.elapsed();
+            (slowest, all) = (slowest.max(took), all + took);
+        }
+        let began = Instant::now();
+        let fix = fuser.fuse(&blocks).ok();
+        let took = began.elapsed();
+        measured.latencies_s.push((slowest + took).as_secs_f64());
+        measured.times_s.push((all + took).as_secs_f64());
+        match (fix, targets.first()) {
+            (Some(fix), Some(target)) => measured.add(&fix, target.position_m),
             (Some(_), None) => measured.false_alarms += 1,
             (None, _) => {}
         }

@@ -8,11 +8,14 @@ use telemetry::exit::{self, Failure};
 const MOST_VALUES: usize = 10_000;
 
 /// One axis: a key with a list of values, or with a range.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct GridAxis {
-    /// A key of the scenario, or one of method, payload, precision, max_targets, false_alarm_probability, nodes and targets.
+    /// A key of the scenario, of the plan or of the measure; a name of your own beside `set`.
     pub key: String,
+    /// What the axis sets instead of its key: `key=value` with `{}` in place of the value.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub set: Vec<String>,
     /// The values, in the order of the output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub values: Option<Vec<toml::Value>>,
@@ -33,10 +36,18 @@ impl GridAxis {
         let key = key.to_owned();
         let bounds: Vec<Option<f64>> = values.split(':').map(|part| part.trim().parse().ok()).collect();
         if let [Some(from), Some(to), Some(step)] = bounds[..] {
-            return Ok(Self { key, values: None, range: Some([from, to, step]) });
+            return Ok(Self { key, range: Some([from, to, step]), ..Self::default() });
         }
         let values = listed(values).into_iter().map(toml::Value::String).collect();
-        Ok(Self { key, values: Some(values), range: None })
+        Ok(Self { key, values: Some(values), ..Self::default() })
+    }
+
+    /// What one of its values sets, as `key=value`.
+    pub fn settings(&self, value: &str) -> Vec<String> {
+        match &self.set[..] {
+            [] => vec![format!("{}={value}", self.key)],
+            set => set.iter().map(|set| set.replace("{}", value)).collect(),
+        }
     }
 
     /// Its values as text.
@@ -96,7 +107,7 @@ fn listed(text: &str) -> Vec<String> {
 }
 
 /// All combinations, the last axis fastest; one without values if there is no axis.
-pub fn points(axes: &[Vec<String>]) -> Vec<Vec<String>> {
+pub fn combinations(axes: &[Vec<String>]) -> Vec<Vec<String>> {
     axes.iter().fold(vec![Vec::new()], |points, values| {
         let extended = |point: &Vec<String>| {
             values
@@ -135,15 +146,23 @@ mod tests {
             let message = GridAxis::parse(bad).unwrap().values().unwrap_err().to_string();
             assert!(message.contains("axis a") && message.contains("range"), "{message}");
         }
-        let neither = GridAxis { key: "a".into(), values: None, range: None };
+        let neither = GridAxis { key: "a".into(), ..GridAxis::default() };
         assert!(neither.values().unwrap_err().to_string().contains("either"));
+    }
+
+    #[test]
+    fn an_axis_may_set_several_keys() {
+        let set = vec!["surface.elements={}".into(), "irs[0].position_m=[{}, 50]".into()];
+        let axis = GridAxis { key: "size".into(), set, ..GridAxis::default() };
+        assert_eq!(axis.settings("6"), ["surface.elements=6", "irs[0].position_m=[6, 50]"]);
+        assert_eq!(GridAxis::parse("a=1").unwrap().settings("1"), ["a=1"]);
     }
 
     #[test]
     fn the_last_axis_is_the_fastest() {
         let text = |values: &[&str]| values.iter().map(ToString::to_string).collect::<Vec<_>>();
-        let all = points(&[text(&["a", "b"]), text(&["1", "2"])]);
+        let all = combinations(&[text(&["a", "b"]), text(&["1", "2"])]);
         assert_eq!(all, [["a", "1"], ["a", "2"], ["b", "1"], ["b", "2"]].map(|p| text(&p)));
-        assert_eq!(points(&[]), [Vec::<String>::new()]);
+        assert_eq!(combinations(&[]), [Vec::<String>::new()]);
     }
 }

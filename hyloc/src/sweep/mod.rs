@@ -1,4 +1,5 @@
-//! `hyloc sweep`: Monte Carlo over a grid of scenario keys and settings, in this process, on all cores or on many machines.
+//! `hyloc sweep`: Monte Carlo over a grid of scenario keys and settings, in this process, on all cores or on many machines. The figures of
+//! the report are plans as well; `hyloc figures` runs them by the same [`engine`].
 //!
 //! ```text
 //! plan -> points -> units of trials -> shard files -> merge -> rows -> CSV, Parquet, plots, summary
@@ -7,15 +8,17 @@
 //! Randomness is addressed by seed and frame, and statistics are made from all outcomes in the order of the plan, so that the files
 //! are the same to the byte for any number of threads, shards and interruptions.
 
-mod engine;
+pub(crate) mod chain;
+pub(crate) mod engine;
 mod grid;
+mod measure;
 mod output;
 mod parquet;
-mod plan;
+pub(crate) mod plan;
 mod plots;
-mod rows;
-mod store;
-mod trial;
+pub(crate) mod rows;
+mod settings;
+pub(crate) mod store;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -25,16 +28,17 @@ use clap::{Args, Subcommand};
 use telemetry::exit::{self, Failure};
 
 use crate::commands::note;
-use engine::SweepEnd;
+use engine::Engine;
 use grid::GridAxis;
+pub use measure::tracking;
 use plan::PlanFile;
-use store::{Shard, ShardHeader, unit_count};
+use store::{Shard, ShardFile, ShardHeader};
 
 /// The plan as it was resolved, beside the results.
 const PLAN_COPY: &str = "plan.json";
 
 /// Sources that the outcome of a trial depends on.
-const SOURCES: &str = env!("HYLOC_SWEEP_SOURCES");
+pub(crate) const SOURCES: &str = env!("HYLOC_SOURCES");
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -59,7 +63,8 @@ enum SweepCommand {
 
 #[derive(Debug, Args)]
 struct SweepRunFlags {
-    /// The plan, TOML: `scenario`, `set`, `trials`, `gap_interval_db` and `[[axis]]` entries with `key` and `values` or `range`.
+    /// The plan, TOML: `scenario`, `set`, `trials`, `gap_interval_db`, `measure` and `[[axis]]` entries with `key` and `values` or
+    /// `range`. hyloc/plans has those of the figures of the report.
     plan: Option<PathBuf>,
     /// Scenario file, instead of the plan's; by default Table I of the paper.
     #[arg(long, value_name = "FILE")]
@@ -68,7 +73,8 @@ struct SweepRunFlags {
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
     /// One more axis: a list, or a range that includes its last value. Keys are those of scenarios, and method, payload,
-    /// precision, max_targets, false_alarm_probability, nodes and targets; may be repeated.
+    /// precision, max_targets, false_alarm_probability, nodes, ring, targets, channel_error_db and clock_deviation_ns; may be
+    /// repeated.
     #[arg(long, value_name = "KEY=A,B,C|KEY=FROM:TO:STEP", value_parser = GridAxis::parse)]
     grid: Vec<GridAxis>,
     /// Trials per point, at most if --gap-interval-db is given; 200 unless the plan says otherwise.
@@ -108,6 +114,12 @@ impl SweepRunFlags {
         let mut plan = self.plan.as_deref().map(PlanFile::read).transpose()?.unwrap_or_default();
         plan.scenario = self.scenario.clone().or(plan.scenario);
         plan.set.extend(self.set.iter().cloned());
+        if let (Some(figure), false) = (&plan.figure, self.grid.is_empty()) {
+            let reason = format!(
+                "--grid: the figure {figure} has its own axes; copy the plan and remove `figure` from it"
+            );
+            return Err(Failure::new(exit::USAGE, reason).into());
+        }
         plan.axis.extend(self.grid.iter().cloned());
         plan.trials = self.trials.or(plan.trials);
         plan.gap_interval_db = self.gap_interval_db.or(plan.gap_interval_db);
@@ -124,33 +136,27 @@ fn sweep(flags: &SweepRunFlags) -> anyhow::Result<ExitCode> {
             .map_err(|reason| Failure::new(exit::USAGE, reason))?,
     };
     output::check_free(&flags.out, &plan)?;
-    let header = ShardHeader { plan: plan.identity.clone(), sources: SOURCES.into(), shard };
-    let (mut shard_file, finished) = store::ShardFile::open(&flags.out, &header, flags.resume)?;
+    let opened = ShardFile::open(&flags.out, &ShardHeader::new(&plan, shard), flags.resume)?;
     output::write_plan(&flags.out, &file, &plan)?;
-    match engine::work(&plan, shard, &finished, flags.threads, &mut shard_file)? {
-        SweepEnd::Interrupted { done } => {
-            let all = (0..unit_count(&plan)).filter(|&unit| shard.has(unit)).count();
-            note(&format!(
-                "hyloc: interrupted; {done} of {all} units are kept in {}: --resume goes on",
-                flags.out.display()
-            ));
-            Ok(ExitCode::from(130))
-        }
-        SweepEnd::Complete if shard == Shard::WHOLE => {
-            merge(&flags.out, flags.json).map(|()| ExitCode::SUCCESS)
-        }
-        SweepEnd::Complete => {
-            note(&format!("{} is complete", flags.out.join(shard.file_name()).display()));
-            Ok(ExitCode::SUCCESS)
-        }
+    let title = format!("{}: {} points, {} trials each", plan.name(), plan.points.len(), plan.trials);
+    let [done, all] = Engine::new(flags.threads)?.work(&plan, shard, opened, &title)?;
+    if done < all {
+        let place = flags.out.display();
+        note(&format!("hyloc: interrupted; {done} of {all} units are kept in {place}: --resume goes on"));
+        return Ok(ExitCode::from(130));
     }
+    if shard == Shard::WHOLE {
+        merge(&flags.out, flags.json)?;
+    } else {
+        note(&format!("{} is complete", flags.out.join(shard.file_name()).display()));
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Reads all shards of a directory, checks that they are complete and belong together, and writes the results.
 fn merge(directory: &Path, json: bool) -> anyhow::Result<()> {
-    let plan = output::read_plan(directory)?.resolve()?;
-    let outcomes = output::gather(directory, &plan, SOURCES)?;
-    let rows = engine::rows(&plan, &outcomes)?;
+    let plan = output::read_plan(directory)?;
+    let rows = engine::rows(directory, &plan)?;
     output::write(directory, &plan, &rows).context("the results of the sweep cannot be written")?;
     output::summarise(directory, &plan, &rows, json);
     Ok(())

@@ -1,150 +1,117 @@
-//! The results of a sweep in long form: one row per point and metric, with its 95 % interval.
+//! The results of a sweep in long form: one row per point, scheme and metric, with its 95 % interval.
 //!
 //! Means, ratios and roots of means: percentile bootstrap over the trials of the point; shares: Wilson's interval. Units are part of
 //! the names of the metrics.
 
-use std::fmt::Write;
+use std::cell::OnceCell;
 
-use model::units::db_from_ratio;
-
-use super::plan::SweepPlan;
-use super::trial::{JudgedFix, TrialOutcome};
-use crate::figures::GROSS_M;
-use crate::figures::statistics::{Estimate, Resampler, share};
+use super::plan::{GridPoint, SweepPlan};
+use crate::figures::statistics::{Estimate, Resampler};
 
 /// One metric of one point.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SweepRow {
     pub point: usize,
-    pub metric: &'static str,
+    /// Place on the horizontal axis of a figure.
+    pub x: f64,
+    /// An estimator, a bound or a curve; empty if the measure has only one.
+    pub scheme: String,
+    pub metric: String,
     pub estimate: Estimate,
-    /// Trials behind it.
+    /// Independent draws behind it.
     pub trials: u64,
 }
 
-/// The rows of a point.
-pub fn rows_of(point: usize, dimensions: usize, several: bool, outcomes: &[TrialOutcome]) -> Vec<SweepRow> {
-    let trials = outcomes.len();
-    let mut rows = Vec::new();
-    let mut add = |metric, estimate: Estimate, trials: usize| {
-        rows.push(SweepRow { point, metric, estimate, trials: trials as u64 });
-    };
-    let (there, empty): (Vec<_>, Vec<_>) = outcomes.iter().partition(|outcome| outcome.targets > 0);
-    let count = |outcomes: &[&TrialOutcome], is: fn(&TrialOutcome) -> bool| {
-        share(outcomes.iter().filter(|outcome| is(outcome)).count() as f64, outcomes.len() as f64)
-    };
-    if !there.is_empty() {
-        add("availability", count(&there, |outcome| outcome.found > 0), there.len());
-        add("nominal_rate", count(&there, |outcome| outcome.nominal), there.len());
-        add("doubtful_rate", count(&there, |outcome| outcome.doubtful), there.len());
-    }
-    if !empty.is_empty() {
-        add("false_alarm_rate", count(&empty, |outcome| outcome.found > 0), empty.len());
-    }
-    let errors = PointErrors::new(outcomes);
-    if errors.trials() > 0 {
-        let judged = errors.trials();
-        add("rms_error_m", errors.interval(|fix| Some(fix.squared_m2), |_| Some(1.0)).map(f64::sqrt), judged);
-        add("bound_rms_m", errors.interval(|fix| fix.bound_m2, bounded).map(f64::sqrt), judged);
-        add("gap_db", errors.gap_db(|_| true), judged);
-        add("gap_without_gross_db", errors.gap_db(|fix| !is_gross(fix)), judged);
-        add("nees", errors.interval(|fix| fix.nees, |fix| fix.nees.map(|_| 1.0)), judged);
-        add("nees_expected", Estimate::exact(dimensions as f64), judged);
-        let gross = errors.all().filter(|fix| is_gross(fix)).count();
-        add("gross_rate", share(gross as f64, errors.all().count() as f64), judged);
-    }
-    if several {
-        let resampler = Resampler::new(trials);
-        let mean = |value: fn(&TrialOutcome) -> f64| {
-            resampler.mean(&outcomes.iter().map(value).collect::<Vec<f64>>())
-        };
-        let whole: Vec<&TrialOutcome> = outcomes.iter().collect();
-        add("gospa_m", mean(|outcome| outcome.gospa_m), trials);
-        add("localisation_m", mean(|outcome| outcome.localisation_m2.sqrt()), trials);
-        add("missed_per_frame", mean(|outcome| f64::from(outcome.missed)), trials);
-        add("false_per_frame", mean(|outcome| f64::from(outcome.wrong)), trials);
-        add("count_right_rate", count(&whole, |outcome| outcome.found == outcome.targets), trials);
-    }
-    rows
+/// Collects the rows of a point.
+#[derive(Debug)]
+pub struct PointRows {
+    point: usize,
+    /// Place of the rows that are added next.
+    pub x: f64,
+    trials: usize,
+    resampler: OnceCell<Resampler>,
+    rows: Vec<SweepRow>,
 }
 
-fn bounded(fix: &JudgedFix) -> Option<f64> {
-    fix.bound_m2.map(|_| 1.0)
-}
-
-fn is_gross(fix: &JudgedFix) -> bool {
-    fix.squared_m2 > GROSS_M * GROSS_M
-}
-
-/// The targets that were found in the trials of a point.
-pub struct PointErrors<'a> {
-    found: Vec<&'a [JudgedFix]>,
-    resampler: Resampler,
-}
-
-impl<'a> PointErrors<'a> {
-    pub fn new(outcomes: &'a [TrialOutcome]) -> Self {
-        let found = outcomes.iter().map(|outcome| outcome.fixes.as_slice()).filter(|fixes| !fixes.is_empty());
-        let found: Vec<_> = found.collect();
-        Self { resampler: Resampler::new(found.len()), found }
+impl PointRows {
+    pub fn new(point: &GridPoint, trials: usize) -> Self {
+        Self { point: point.index, x: point.x, trials, resampler: OnceCell::new(), rows: Vec::new() }
     }
 
-    /// Trials in which a target was found.
-    pub fn trials(&self) -> usize {
-        self.found.len()
+    /// Resamples of all trials.
+    pub fn resampler(&self) -> &Resampler {
+        self.resampler.get_or_init(|| Resampler::new(self.trials))
     }
 
-    fn all(&self) -> impl Iterator<Item = &JudgedFix> {
-        self.found.iter().copied().flatten()
+    pub fn add(&mut self, scheme: &str, metric: &str, estimate: Estimate) {
+        self.add_of(self.trials, scheme, metric, estimate);
     }
 
-    /// The ratio of two sums over all targets; what has no value is left out.
-    fn interval(
-        &self,
-        numerator: impl Fn(&JudgedFix) -> Option<f64>,
-        denominator: impl Fn(&JudgedFix) -> Option<f64>,
-    ) -> Estimate {
-        let sums: Vec<[f64; 2]> = self
-            .found
-            .iter()
-            .map(|fixes| {
-                let sum = |value: &dyn Fn(&JudgedFix) -> Option<f64>| fixes.iter().filter_map(value).sum();
-                [sum(&numerator), sum(&denominator)]
-            })
-            .collect();
-        self.resampler.interval(|chosen| {
-            let [n, d] = chosen.fold([0.0, 0.0], |[n, d], i| [n + sums[i][0], d + sums[i][1]]);
-            n / d
-        })
+    /// Adds the mean over all trials.
+    pub fn mean(&mut self, scheme: &str, metric: &str, samples: &[f64]) {
+        self.add(scheme, metric, self.resampler().mean(samples));
     }
 
-    /// Squared errors over their bounds, in dB, of the targets that `keep` selects.
-    pub fn gap_db(&self, keep: impl Fn(&JudgedFix) -> bool) -> Estimate {
-        let usable = |fix: &JudgedFix| keep(fix) && fix.bound_m2.is_some();
-        let squared = |fix: &JudgedFix| usable(fix).then_some(fix.squared_m2);
-        self.interval(squared, |fix| fix.bound_m2.filter(|_| usable(fix))).map(db_from_ratio)
+    /// Adds the ratio of two means over all trials, in dB.
+    pub fn ratio_db(&mut self, scheme: &str, metric: &str, [numerators, denominators]: [&[f64]; 2]) {
+        self.add(scheme, metric, self.resampler().ratio_db(numerators, denominators));
+    }
+
+    /// Adds a row that is based on only some of the trials.
+    pub fn add_of(&mut self, trials: usize, scheme: &str, metric: &str, estimate: Estimate) {
+        let (scheme, metric) = (scheme.into(), metric.into());
+        let (point, x, trials) = (self.point, self.x, trials as u64);
+        self.rows.push(SweepRow { point, x, scheme, metric, estimate, trials });
+    }
+
+    pub fn into_rows(self) -> Vec<SweepRow> {
+        self.rows
     }
 }
 
-/// All rows as CSV; values on the axes are written as in the plan.
+/// The values of a column.
+pub enum ColumnValues<'a> {
+    /// As they are written in the plan.
+    Axis(Vec<&'a str>),
+    Texts(Vec<&'a str>),
+    Numbers(Vec<f64>),
+    Counts(Vec<i64>),
+}
+
+/// All rows as columns; places and schemes only if the measure has them.
+pub fn columns<'a>(plan: &'a SweepPlan, rows: &'a [SweepRow]) -> Vec<(&'a str, ColumnValues<'a>)> {
+    let numbers = |value: fn(&SweepRow) -> f64| ColumnValues::Numbers(rows.iter().map(value).collect());
+    let counts = |value: fn(&SweepRow) -> i64| ColumnValues::Counts(rows.iter().map(value).collect());
+    let texts = |value: fn(&SweepRow) -> &str| ColumnValues::Texts(rows.iter().map(value).collect());
+    let mut columns = vec![("point", counts(|row| row.point as i64))];
+    for (axis, key) in plan.axes.iter().enumerate() {
+        let values = rows.iter().map(|row| plan.points[row.point].values[axis].as_str());
+        columns.push((key, ColumnValues::Axis(values.collect())));
+    }
+    if rows.iter().any(|row| !row.scheme.is_empty()) {
+        columns.extend([("x", numbers(|row| row.x)), ("scheme", texts(|row| &row.scheme))]);
+    }
+    columns.extend([
+        ("metric", texts(|row| &row.metric)),
+        ("value", numbers(|row| row.estimate.value)),
+        ("low", numbers(|row| row.estimate.low)),
+        ("high", numbers(|row| row.estimate.high)),
+        ("trials", counts(|row| row.trials as i64)),
+    ]);
+    columns
+}
+
+/// All rows as CSV.
 pub fn to_csv(plan: &SweepPlan, rows: &[SweepRow]) -> String {
-    let mut out = String::from("point,");
-    for key in &plan.axes {
-        out.push_str(&quoted(key));
-        out.push(',');
-    }
-    out.push_str("metric,value,low,high,trials\n");
-    for row in rows {
-        let Estimate { value, low, high } = row.estimate;
-        // Writing to a string cannot fail.
-        let _ = write!(out, "{},", row.point);
-        for value in &plan.points[row.point].values {
-            out.push_str(&quoted(value));
-            out.push(',');
-        }
-        let _ = writeln!(out, "{},{value},{low},{high},{}", row.metric, row.trials);
-    }
-    out
+    let columns = columns(plan, rows);
+    let names: Vec<String> = columns.iter().map(|(name, _)| quoted(name)).collect();
+    let field = |values: &ColumnValues, i: usize| match values {
+        ColumnValues::Axis(values) | ColumnValues::Texts(values) => quoted(values[i]),
+        ColumnValues::Numbers(values) => values[i].to_string(),
+        ColumnValues::Counts(values) => values[i].to_string(),
+    };
+    let line = |i| columns.iter().map(|(_, values)| field(values, i)).collect::<Vec<_>>().join(",") + "\n";
+    names.join(",") + "\n" + &(0..rows.len()).map(line).collect::<String>()
 }
 
 /// A field of a CSV file.
@@ -155,39 +122,6 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn found(squared_m2: f64, bound_m2: f64, nees: f64) -> TrialOutcome {
-        let fix = JudgedFix { squared_m2, bound_m2: Some(bound_m2), nees: Some(nees) };
-        TrialOutcome {
-            targets: 1,
-            found: 1,
-            nominal: true,
-            doubtful: false,
-            fixes: vec![fix],
-            gospa_m: squared_m2.sqrt(),
-            localisation_m2: squared_m2,
-            missed: 0,
-            wrong: 0,
-        }
-    }
-
-    #[test]
-    fn metrics_of_a_point() {
-        let missed =
-            TrialOutcome { found: 0, nominal: false, fixes: Vec::new(), missed: 1, ..found(1.0, 1.0, 1.0) };
-        let outcomes = [found(0.02, 0.01, 3.0), found(0.02, 0.01, 1.0), found(4.0, 0.01, 8.0), missed];
-        let rows = rows_of(0, 2, false, &outcomes);
-        let value = |metric: &str| rows.iter().find(|row| row.metric == metric).unwrap().estimate.value;
-        assert_eq!(value("availability"), 0.75);
-        assert!((value("gap_without_gross_db") - db_from_ratio(2.0)).abs() < 1e-12);
-        assert!((value("gap_db") - db_from_ratio(4.04 / 0.03)).abs() < 1e-12);
-        assert!((value("rms_error_m") - (4.04f64 / 3.0).sqrt()).abs() < 1e-12);
-        assert_eq!((value("nees"), value("nees_expected")), (4.0, 2.0));
-        assert!((value("gross_rate") - 1.0 / 3.0).abs() < 1e-12);
-        assert!(rows.iter().all(|row| row.estimate.low <= row.estimate.value));
-        assert!(!rows.iter().any(|row| row.metric == "gospa_m"));
-        assert!(rows_of(0, 2, true, &outcomes).iter().any(|row| row.metric == "gospa_m"));
-    }
 
     #[test]
     fn fields_with_commas_are_quoted() {

@@ -13,11 +13,9 @@ use anyhow::{Context, bail, ensure};
 use serde::{Deserialize, Serialize};
 use telemetry::exit::{self, Failure};
 
+use super::SOURCES;
+use super::measure::Outcome;
 use super::plan::SweepPlan;
-use super::trial::TrialOutcome;
-
-/// Trials per unit.
-pub const UNIT_TRIALS: u64 = 25;
 
 /// One part of a sweep, `index` of `count`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,17 +48,24 @@ pub struct ShardHeader {
     pub shard: Shard,
 }
 
+impl ShardHeader {
+    /// Of this build.
+    pub fn new(plan: &SweepPlan, shard: Shard) -> Self {
+        Self { plan: plan.identity.clone(), sources: SOURCES.into(), shard }
+    }
+}
+
 /// One finished unit.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct UnitLine {
     unit: u64,
     checksum: String,
-    outcomes: Vec<TrialOutcome>,
+    outcomes: Vec<Outcome>,
 }
 
 /// Outcomes of finished units, by unit.
-pub type Finished = BTreeMap<u64, Vec<TrialOutcome>>;
+pub type Finished = BTreeMap<u64, Vec<Outcome>>;
 
 /// Number of units of a plan.
 pub fn unit_count(plan: &SweepPlan) -> u64 {
@@ -69,7 +74,7 @@ pub fn unit_count(plan: &SweepPlan) -> u64 {
 
 /// Units of every point: one where a point ends by itself.
 pub fn units_per_point(plan: &SweepPlan) -> u64 {
-    if plan.gap_interval_db.is_some() { 1 } else { plan.trials.div_ceil(UNIT_TRIALS) }
+    if plan.gap_interval_db.is_some() { 1 } else { plan.trials.div_ceil(plan.measure.unit_trials) }
 }
 
 /// The file of a shard, open for appending.
@@ -113,7 +118,7 @@ impl ShardFile {
     }
 
     /// Appends a finished unit.
-    pub fn add(&mut self, unit: u64, outcomes: Vec<TrialOutcome>) -> anyhow::Result<()> {
+    pub fn add(&mut self, unit: u64, outcomes: Vec<Outcome>) -> anyhow::Result<()> {
         let checksum = checksum(unit, &outcomes)?;
         self.append(&serde_json::to_string(&UnitLine { unit, checksum, outcomes })?)
     }
@@ -162,7 +167,7 @@ pub fn same(path: &Path, found: &ShardHeader, expected: &ShardHeader) -> anyhow:
     ))
 }
 
-fn checksum(unit: u64, outcomes: &[TrialOutcome]) -> anyhow::Result<String> {
+fn checksum(unit: u64, outcomes: &[Outcome]) -> anyhow::Result<String> {
     let text = serde_json::to_string(&(unit, outcomes))?;
     Ok(format!("{:016x}", model::random::index_of(&text)))
 }
@@ -175,18 +180,8 @@ mod tests {
         ShardHeader { plan: plan.into(), sources: "s".into(), shard: Shard { index: 1, count: 3 } }
     }
 
-    fn outcome(gospa_m: f64) -> TrialOutcome {
-        TrialOutcome {
-            targets: 1,
-            found: 0,
-            nominal: false,
-            doubtful: false,
-            fixes: Vec::new(),
-            gospa_m,
-            localisation_m2: 0.1 + 0.2,
-            missed: 1,
-            wrong: 0,
-        }
+    fn outcome(value: f64) -> Outcome {
+        serde_json::value::to_raw_value(&[value, 0.1 + 0.2]).unwrap()
     }
 
     #[test]
@@ -202,7 +197,8 @@ mod tests {
         let refused = ShardFile::open(folder.path(), &header("p"), false).unwrap_err().to_string();
         assert!(refused.contains("--resume") && refused.contains("shard-1-of-3.jsonl"), "{refused}");
         let (mut file, kept) = ShardFile::open(folder.path(), &header("p"), true).unwrap();
-        assert_eq!(kept.into_iter().collect::<Vec<_>>(), [(4, vec![outcome(1.0 / 3.0)])]);
+        assert_eq!(kept.keys().copied().collect::<Vec<_>>(), [4]);
+        assert_eq!(kept[&4][0].get(), outcome(1.0 / 3.0).get());
         file.add(7, vec![]).unwrap();
         assert_eq!(read(&path).unwrap().1.keys().copied().collect::<Vec<_>>(), [4, 7]);
     }

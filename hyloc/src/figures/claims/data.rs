@@ -94,16 +94,16 @@ pub(super) fn range_db(curve: &[(f64, Estimate)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::figures::rows::FigureRows;
 
     #[test]
     fn exponents_are_read_off_from_where_they_hold() {
-        let mut rows = FigureRows::new(Figure::CrbSensors, 1);
-        for m in [2.0f64, 4.0, 8.0, 16.0] {
+        let row = |m: f64| {
             let value = if m < 4.0 { 1e6 } else { m.powi(3) };
-            rows.add(m, "a", "b", Estimate { value, low: value * 0.9, high: value * 1.1 });
-        }
-        let data = ClaimData::new(rows.into_rows());
+            let estimate = Estimate { value, low: value * 0.9, high: value * 1.1 };
+            let (scheme, metric) = ("a".into(), "b".into());
+            Row { figure: Figure::CrbSensors, x: m, scheme, metric, estimate, trials: 1 }
+        };
+        let data = ClaimData::new([2.0, 4.0, 8.0, 16.0].map(row).into());
         let exponent = data.exponent(Figure::CrbSensors, "a", "b", 4.0).unwrap();
         assert!((exponent.value - 3.0).abs() < 1e-9 && exponent.low < 3.0 && exponent.high > 3.0);
         assert!(data.at(Figure::CrbSensors, 5.0, "a", "b").is_none());

@@ -1,6 +1,6 @@
-//! Angles against transmit power (Section VI-B): every estimator on the same blocks, at the true delays.
+//! Angles (Section VI-B): every estimator on the same blocks, at the true delays.
 //!
-//! Two scenarios, both with S_k of rank N as in the paper: Table I with random path angles, and path angles on the DFT
+//! Two plans, both with S_k of rank N as in the paper: Table I with random path angles, and path angles on the DFT
 //! grids (`deploy/scenarios/rank-full.toml`), where S_k is well-conditioned.
 //! The blocks are at the true delays because the paper's are. One trial is one scene; its K angles count as one draw,
 //! so that intervals do not treat angles of one scene as independent.
@@ -10,16 +10,11 @@ use estimation::angles::extraction::combined_rad;
 use estimation::angles::literal::paper_literal;
 use estimation::angles::{AngleEstimate, AngleSettings, Extraction, estimate_angles};
 use estimation::baselines::{Baseline, Extent};
-use model::scenario::PathAngles;
 use model::{EchoSource, Gain, Information, Scenario};
 
 use super::literal::candidates;
-use super::{Study, column};
-use crate::figures::rows::Row;
-use crate::figures::statistics::{Estimate, share};
+use super::{Deserialize, Draw, Estimate, GridPoint, Measure, PointRows, Serialize, column, share};
 use crate::scene::blocks_at_true_delays;
-
-const POWERS_DBM: [f64; 9] = [30.0, 35.0, 40.0, 45.0, 50.0, 55.0, 60.0, 65.0, 70.0];
 
 /// An error above this is gross: a tenth of the unambiguous sector's width.
 const GROSS_RAD: f64 = 0.1;
@@ -54,62 +49,52 @@ fn schemes() -> Vec<String> {
     ours.map(String::from).into_iter().chain(baselines).collect()
 }
 
-/// Table I, with S_k of rank N but badly conditioned.
-pub fn against_power(study: &Study) -> anyhow::Result<Vec<Row>> {
-    against(study, &Scenario::default())
-}
-
-/// Table I with path angles on the DFT grids.
-pub fn against_power_full_rank(study: &Study) -> anyhow::Result<Vec<Row>> {
-    against(study, &well_conditioned())
-}
-
-/// `deploy/scenarios/rank-full.toml`.
-pub fn well_conditioned() -> Scenario {
-    let mut scenario = Scenario::default();
-    scenario.channel.angles = PathAngles::DftGrid;
-    scenario
-}
-
 /// One scene: per scheme the mean squared error of the angles and the number of gross errors.
-struct SceneErrors {
+#[derive(Debug, Serialize, Deserialize)]
+pub struct SceneErrors {
     squared_rad2: Vec<f64>,
     gross: Vec<usize>,
     exact_rad2: f64,
     paper_rad2: f64,
 }
 
-fn against(study: &Study, scenario: &Scenario) -> anyhow::Result<Vec<Row>> {
-    let mut rows = study.new_rows();
-    for (point, power_dbm) in study.points(POWERS_DBM) {
-        let base = scenario.clone().with_power_dbm(power_dbm);
-        let count = base.irs.len() as f64;
-        let scenes =
-            study.point(point, |draw| SceneErrors::new(&base.clone().with_seed(draw.scenario_seed)))?;
-        let exact = column(&scenes, |scene| scene.exact_rad2);
-        let paper = column(&scenes, |scene| scene.paper_rad2);
-        rows.mean(power_dbm, "exact-bound", "crb_rad2", &exact);
-        rows.mean(power_dbm, "paper-bound", "crb_rad2", &paper);
+/// Every estimator on the same blocks.
+pub struct AngleMeasure;
+
+impl Measure for AngleMeasure {
+    type Outcome = SceneErrors;
+
+    fn trial(draw: Draw) -> anyhow::Result<SceneErrors> {
+        let scene = AngleScene::new(&draw.scenario)?;
+        let errors = angles_of(&scene.blocks)?.into_iter().map(|angles| scene.error(&angles));
+        let (squared_rad2, gross) = errors.unzip();
+        Ok(SceneErrors { squared_rad2, gross, exact_rad2: scene.exact_rad2, paper_rad2: scene.paper_rad2 })
+    }
+
+    fn rows(point: &GridPoint, scenes: &[SceneErrors], rows: &mut PointRows) {
+        let exact = column(scenes, |scene| scene.exact_rad2);
+        let paper = column(scenes, |scene| scene.paper_rad2);
+        rows.mean("exact-bound", "crb_rad2", &exact);
+        rows.mean("paper-bound", "crb_rad2", &paper);
         let schemes = schemes();
-        let mean = |s: usize| column(&scenes, |scene| scene.squared_rad2[s]).iter().sum::<f64>();
+        let sum = |s: usize| column(scenes, |scene| scene.squared_rad2[s]).iter().sum::<f64>();
         let literal = (schemes.len()..schemes.len() + candidates().len())
-            .min_by(|&a, &b| mean(a).total_cmp(&mean(b)))
+            .min_by(|&a, &b| sum(a).total_cmp(&sum(b)))
             .unwrap_or(schemes.len());
         let lambda = candidates()[literal - schemes.len()].lambda;
-        rows.add(power_dbm, LITERAL, "lambda", Estimate::exact(lambda));
+        rows.add(LITERAL, "lambda", Estimate::exact(lambda));
         let named = schemes.iter().map(String::as_str).enumerate();
         for (s, scheme) in named.chain([(literal, LITERAL)]) {
-            let squared = column(&scenes, |scene| scene.squared_rad2[s]);
+            let squared = column(scenes, |scene| scene.squared_rad2[s]);
             let gross: usize = scenes.iter().map(|scene| scene.gross[s]).sum();
-            rows.mean(power_dbm, scheme, "mse_rad2", &squared);
-            rows.ratio_db(power_dbm, scheme, "gap_exact_db", [&squared, &exact]);
-            rows.ratio_db(power_dbm, scheme, "gap_paper_db", [&squared, &paper]);
+            rows.mean(scheme, "mse_rad2", &squared);
+            rows.ratio_db(scheme, "gap_exact_db", [&squared, &exact]);
+            rows.ratio_db(scheme, "gap_paper_db", [&squared, &paper]);
             // As many draws as scenes: the angles of one scene share its blocks.
-            let gross = share(gross as f64 / count, study.trials as f64);
-            rows.add(power_dbm, scheme, "gross_error_share", gross);
+            let angles = point.scenario.irs.len() as f64;
+            rows.add(scheme, "gross_error_share", share(gross as f64 / angles, scenes.len() as f64));
         }
     }
-    Ok(rows.into_rows())
 }
 
 /// Blocks at the true delays, true angles, and the mean bounds on them.
@@ -142,15 +127,6 @@ impl AngleScene {
         let errors: Vec<f64> = pairs.map(|(a, t)| a.map_or(NO_ANGLE_RAD, |a| a - t)).collect();
         let squared = errors.iter().map(|e| e * e).sum::<f64>() / errors.len() as f64;
         (squared, errors.iter().filter(|e| e.abs() > GROSS_RAD).count())
-    }
-}
-
-impl SceneErrors {
-    fn new(scenario: &Scenario) -> anyhow::Result<Self> {
-        let scene = AngleScene::new(scenario)?;
-        let errors = angles_of(&scene.blocks)?.into_iter().map(|angles| scene.error(&angles));
-        let (squared_rad2, gross) = errors.unzip();
-        Ok(Self { squared_rad2, gross, exact_rad2: scene.exact_rad2, paper_rad2: scene.paper_rad2 })
     }
 }
 

@@ -6,18 +6,12 @@
 
 use estimation::location::{Bearing, CascadeDelay, LocatorScheme, Measurements, estimate_by_scheme};
 use model::geometry::{cascade_delay_gradient_s_m, cascade_delay_s};
-use model::scenario::IrsPlacement;
-use model::{Gain, Information, Point, Scenario, Scheme, System};
+use model::{Gain, Information, Point, Scheme, System};
 use nalgebra::Matrix2;
 use rand::RngExt;
 use rand_distr::StandardNormal;
 
-use super::{Draw, Study, column};
-use crate::figures::rows::Row;
-
-const POWERS_DBM: [f64; 9] = [30.0, 35.0, 40.0, 45.0, 50.0, 55.0, 60.0, 65.0, 70.0];
-/// Abscissa d of the first two IRSs.
-const DISTANCES_M: [f64; 9] = [2.0, 5.0, 10.0, 15.0, 20.0, 25.0, 30.0, 35.0, 40.0];
+use super::{Deserialize, Draw, GridPoint, Measure, PointRows, Serialize, column};
 
 /// Steps of the paper's chain whose gain is measured: (scheme, its predecessor).
 const STEPS: [(LocatorScheme, LocatorScheme); 5] = [
@@ -29,71 +23,59 @@ const STEPS: [(LocatorScheme, LocatorScheme); 5] = [
 ];
 
 /// One target: squared error per scheme and the three bounds.
-struct LocatorErrors {
+#[derive(Debug, Serialize, Deserialize)]
+pub struct LocatorErrors {
     squared_m2: [f64; LocatorScheme::ALL.len()],
     exact_m2: f64,
     paper_m2: f64,
-    same_data_m2: f64,
+    /// None where the drawn measurements do not determine the position.
+    same_data_m2: Option<f64>,
 }
 
-pub fn against_power(study: &Study) -> anyhow::Result<Vec<Row>> {
-    against(study, POWERS_DBM, |power_dbm| Scenario::default().with_power_dbm(power_dbm))
-}
+/// Every location scheme on the same measurements.
+pub struct LocationMeasure;
 
-pub fn against_distance(study: &Study) -> anyhow::Result<Vec<Row>> {
-    against(study, DISTANCES_M, |d| {
-        let irs = [[d, 50.0, 0.0], [d, -50.0, 0.0], [50.0, 0.0, 0.0]];
-        let irs = irs.map(|at| IrsPlacement::facing(at, [0.0; 3])).to_vec();
-        Scenario { irs, ..Scenario::default() }
-    })
-}
+impl Measure for LocationMeasure {
+    type Outcome = LocatorErrors;
 
-fn against(study: &Study, xs: [f64; 9], scenario: impl Fn(f64) -> Scenario) -> anyhow::Result<Vec<Row>> {
-    let mut rows = study.new_rows();
-    for (point, x) in study.points(xs) {
-        let base = scenario(x);
-        let targets = study.point(point, |mut draw| {
-            LocatorErrors::new(&base.clone().with_seed(draw.scenario_seed), &mut draw)
-        })?;
-        let exact = column(&targets, |target| target.exact_m2);
-        let same_data = column(&targets, |target| target.same_data_m2);
-        rows.mean(x, "exact-bound", "crb_m2", &exact);
-        rows.mean(x, "paper-bound", "crb_m2", &column(&targets, |target| target.paper_m2));
-        rows.mean(x, "same-data-bound", "crb_m2", &same_data);
-        let squared = |scheme: LocatorScheme| {
-            let index = LocatorScheme::ALL.iter().position(|s| *s == scheme).unwrap_or(0);
-            column(&targets, |target| target.squared_m2[index])
-        };
-        for scheme in LocatorScheme::ALL {
-            let errors = squared(scheme);
-            rows.mean(x, scheme.name(), "mse_m2", &errors);
-            rows.ratio_db(x, scheme.name(), "gap_exact_db", [&errors, &exact]);
-            rows.ratio_db(x, scheme.name(), "gap_same_data_db", [&errors, &same_data]);
-        }
-        for (scheme, before) in STEPS {
-            let metric = format!("gain_over_{}_db", before.name());
-            rows.ratio_db(x, scheme.name(), &metric, [&squared(before), &squared(scheme)]);
-        }
-    }
-    Ok(rows.into_rows())
-}
-
-impl LocatorErrors {
-    fn new(scenario: &Scenario, draw: &mut Draw) -> anyhow::Result<Self> {
-        let system = System::new(scenario)?;
+    fn trial(mut draw: Draw) -> anyhow::Result<LocatorErrors> {
+        let scenario = draw.scenario.clone();
+        let system = System::new(&scenario)?;
         let target_m = scenario.coverage.at(draw.stream.random(), draw.stream.random());
         let exact = Information::new(&system, target_m, scenario.rcs_m2(), Gain::Unknown);
         let paper = Information::new(&system, target_m, scenario.rcs_m2(), Gain::Known);
-        let (measurements, same_data) = drawn_measurements(&system, target_m, &exact, draw)?;
+        let (measurements, same_data) = drawn_measurements(&system, target_m, &exact, &mut draw)?;
         // If a scheme has no finite solution, its estimate is the centre of the area.
         let position =
             |scheme| estimate_by_scheme(scheme, &measurements).unwrap_or(scenario.coverage.centre().xy());
-        Ok(Self {
+        Ok(LocatorErrors {
             squared_m2: LocatorScheme::ALL.map(|scheme| (position(scheme) - target_m.xy()).norm_squared()),
             exact_m2: exact.position_crb_m2(Scheme::Hybrid)?.trace(),
             paper_m2: paper.position_crb_m2(Scheme::Hybrid)?.trace(),
-            same_data_m2: same_data.try_inverse().map_or(f64::INFINITY, |bound| bound.trace()),
+            same_data_m2: same_data.try_inverse().map(|bound| bound.trace()),
         })
+    }
+
+    fn rows(_point: &GridPoint, targets: &[LocatorErrors], rows: &mut PointRows) {
+        let exact = column(targets, |target| target.exact_m2);
+        let same_data = column(targets, |target| target.same_data_m2.unwrap_or(f64::INFINITY));
+        rows.mean("exact-bound", "crb_m2", &exact);
+        rows.mean("paper-bound", "crb_m2", &column(targets, |target| target.paper_m2));
+        rows.mean("same-data-bound", "crb_m2", &same_data);
+        let squared = |scheme: LocatorScheme| {
+            let index = LocatorScheme::ALL.iter().position(|s| *s == scheme).unwrap_or(0);
+            column(targets, |target| target.squared_m2[index])
+        };
+        for scheme in LocatorScheme::ALL {
+            let errors = squared(scheme);
+            rows.mean(scheme.name(), "mse_m2", &errors);
+            rows.ratio_db(scheme.name(), "gap_exact_db", [&errors, &exact]);
+            rows.ratio_db(scheme.name(), "gap_same_data_db", [&errors, &same_data]);
+        }
+        for (scheme, before) in STEPS {
+            let metric = format!("gain_over_{}_db", before.name());
+            rows.ratio_db(scheme.name(), &metric, [&squared(before), &squared(scheme)]);
+        }
     }
 }
 

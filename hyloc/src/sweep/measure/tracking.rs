@@ -1,4 +1,4 @@
-//! Three targets that walk, against transmit power: single frames, and tracks that are followed in the signals. Table I otherwise.
+//! Targets that walk: single frames, and tracks that are followed in the signals.
 //!
 //! A run has [`FRAMES`] frames at 20 frames a second, of which the first [`UNSCORED`] are not scored: tracks have to begin. Every
 //! frame is located on its own, and the same survey continues the tracks (track-before-detect, default settings, confirmed tracks
@@ -8,8 +8,6 @@
 //! The posterior bound is that of the tracker's motion model with the exact information of each target as if it were alone, at its true
 //! places; its GOSPA is the root of the sum of the bounds, none missed or false. It bounds the root of the mean square, of
 //! which the mean GOSPA of six normal errors is 4 % less.
-//!
-//! Stone Soup's rows are those that `benchmarks/tracking.py --signals` wrote, for the detections of the same runs (seed 1).
 
 use estimation::direct::FollowSettings;
 use model::scenario::Motion;
@@ -19,25 +17,17 @@ use tracking::scores::Identified;
 use tracking::{GospaSettings, MotionModel, PosteriorBound, RunScore, Tracker, TrackerSettings};
 
 use super::target_site::TargetSite;
-use super::{Draw, Study, column};
+use super::{Deserialize, Draw, GridPoint, Measure, PointRows, Serialize, column};
 use crate::figures::catalogue::Figure;
-use crate::figures::rows::{Row, from_csv};
 
-/// Transmit powers.
-pub const POWERS_DBM: [f64; 7] = [33.0, 36.0, 39.0, 40.0, 42.0, 45.0, 50.0];
 /// Frames of a run.
 pub const FRAMES: u64 = 140;
 /// Frames at the start of a run that are not scored.
 pub const UNSCORED: u64 = 40;
 /// Time between frames.
 const INTERVAL_S: f64 = 0.05;
-/// Targets of a run.
-const TARGETS: usize = 3;
-/// Their rms speed: 1.5 m/s.
+/// Rms speed of the targets: 1.5 m/s.
 const SPEED_M_PER_FRAME: f64 = 0.075;
-/// Scores of Stone Soup on the detections of the same runs.
-const STONE_SOUP: &str = include_str!("stone-soup.csv");
-
 /// One frame of a run. Positions are those along the free coordinates.
 #[derive(Debug, Clone)]
 pub struct FrameOfRun {
@@ -51,49 +41,67 @@ pub struct FrameOfRun {
 }
 
 /// Means over the scored frames of a run.
-struct ScoredRun {
-    /// Of single frames and of tracks.
-    scores: [RunScore; 2],
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ScoredRun {
+    /// GOSPA and its parts, of single frames and of tracks.
+    means: [[f64; 4]; 2],
+    /// Switches of the tracks.
+    switches: usize,
     bound_m: f64,
 }
 
-/// The frames of a run of the figure, with the power of this index.
-pub fn run(seed: u64, power: usize, run: u64) -> anyhow::Result<Vec<FrameOfRun>> {
-    let draw = Draw::new(seed, Figure::TrackingPower, power, run);
-    frames(&site(POWERS_DBM[power], draw.scenario_seed)?)
-}
+pub struct TrackingMeasure;
 
-pub fn against_power(study: &Study) -> anyhow::Result<Vec<Row>> {
-    let mut rows = study.new_rows();
-    for (point, power_dbm) in study.points(POWERS_DBM) {
-        let runs = study.point(point, |draw| ScoredRun::new(&site(power_dbm, draw.scenario_seed)?))?;
+impl Measure for TrackingMeasure {
+    type Outcome = ScoredRun;
+    /// A run takes seconds.
+    const UNIT_TRIALS: u64 = 1;
+
+    fn trial(draw: Draw) -> anyhow::Result<ScoredRun> {
+        let site = site(draw.scenario)?;
+        let mut scores = [(); 2].map(|()| RunScore::new(GospaSettings::default()));
+        for (frame, shown) in frames(&site)?.iter().enumerate().skip(UNSCORED as usize) {
+            let time_s = frame as f64 * INTERVAL_S;
+            for (score, estimates) in scores.iter_mut().zip([&shown.found_m, &shown.tracks_m]) {
+                score.frame(time_s, &shown.truth_m, estimates)?;
+            }
+        }
+        let means = [scores[0].means(), scores[1].means()];
+        Ok(ScoredRun { means, switches: scores[1].switches(), bound_m: bound_m(&site)? })
+    }
+
+    fn rows(point: &GridPoint, runs: &[ScoredRun], rows: &mut PointRows) {
+        // What is missed if no target has an estimate.
+        let all_m2 = GospaSettings::default().cutoff_m.powi(2) / 2.0 * point.scenario.targets.len() as f64;
         for (i, scheme) in ["single-frames", "tracks"].iter().enumerate() {
             for (part, metric) in ["gospa_m", "localisation_m2", "missed_m2", "false_m2"].iter().enumerate() {
-                rows.mean(power_dbm, scheme, metric, &column(&runs, |run| run.scores[i].means()[part]));
+                rows.mean(scheme, metric, &column(runs, |run| run.means[i][part]));
             }
-            let shares = column(&runs, |run| target_share(&run.scores[i]));
-            rows.mean(power_dbm, scheme, "target_share", &shares);
+            rows.mean(scheme, "target_share", &column(runs, |run| 1.0 - run.means[i][2] / all_m2));
         }
-        rows.mean(power_dbm, "tracks", "switches", &column(&runs, |run| run.scores[1].switches() as f64));
-        rows.mean(power_dbm, "posterior-bound", "gospa_m", &column(&runs, |run| run.bound_m));
+        rows.mean("tracks", "switches", &column(runs, |run| run.switches as f64));
+        rows.mean("posterior-bound", "gospa_m", &column(runs, |run| run.bound_m));
     }
-    let mut rows = rows.into_rows();
-    rows.extend(from_csv(STONE_SOUP)?);
-    Ok(rows)
 }
 
-/// Share of the targets with an estimate.
-fn target_share(score: &RunScore) -> f64 {
-    let cost_m2 = score.settings().cutoff_m.powi(2) / 2.0;
-    1.0 - score.means()[2] / (cost_m2 * TARGETS as f64)
-}
-
-fn site(power_dbm: f64, seed: u64) -> anyhow::Result<TargetSite> {
-    let mut scenario = Scenario::default().with_power_dbm(power_dbm).with_seed(seed).with_targets(TARGETS);
+/// Targets that walk, as many as the scenario has.
+fn site(mut scenario: Scenario) -> anyhow::Result<TargetSite> {
     for target in &mut scenario.targets {
         target.motion = Motion::Walk { speed_m_per_frame: SPEED_M_PER_FRAME };
     }
     TargetSite::new(&scenario)
+}
+
+/// The points of the figure `tracking-power`; x is the transmit power in dBm.
+pub fn points(seed: u64) -> anyhow::Result<Vec<GridPoint>> {
+    let mut plan = Figure::TrackingPower.plan().clone();
+    plan.set.push(format!("seed={seed}"));
+    Ok(plan.resolve()?.points)
+}
+
+/// The frames of a run at a point of the figure.
+pub fn run(point: &GridPoint, run: u64) -> anyhow::Result<Vec<FrameOfRun>> {
+    frames(&site(Draw::new(point, run).scenario)?)
 }
 
 fn frames(site: &TargetSite) -> anyhow::Result<Vec<FrameOfRun>> {
@@ -125,7 +133,7 @@ fn bound_m(site: &TargetSite) -> anyhow::Result<f64> {
     let place_m2 = system.coverage.extents_m().into_iter().map(|extent_m| extent_m.powi(2) / 12.0);
     let initial = place_m2.chain(vec![motion.birth_speed_m_s.powi(2); axes]);
     let initial = DMatrix::from_diagonal(&DVector::from_iterator(2 * axes, initial));
-    let mut bounds = vec![PosteriorBound::new(motion, initial)?; TARGETS];
+    let mut bounds = vec![PosteriorBound::new(motion, initial)?; site.source.targets(0).len()];
     let mut sum_m = 0.0;
     for frame in 0..FRAMES {
         let mut squared_m2 = 0.0;
@@ -137,17 +145,4 @@ fn bound_m(site: &TargetSite) -> anyhow::Result<f64> {
         sum_m += if frame >= UNSCORED { squared_m2.sqrt() } else { 0.0 };
     }
     Ok(sum_m / (FRAMES - UNSCORED) as f64)
-}
-
-impl ScoredRun {
-    fn new(site: &TargetSite) -> anyhow::Result<Self> {
-        let mut single = RunScore::new(GospaSettings::default());
-        let mut tracks = single.clone();
-        for (frame, shown) in frames(site)?.iter().enumerate().skip(UNSCORED as usize) {
-            let time_s = frame as f64 * INTERVAL_S;
-            single.frame(time_s, &shown.truth_m, &shown.found_m)?;
-            tracks.frame(time_s, &shown.truth_m, &shown.tracks_m)?;
-        }
-        Ok(Self { scores: [single, tracks], bound_m: bound_m(site)? })
-    }
 }

@@ -1,4 +1,4 @@
-//! Two targets against the distance between them, Table I, one frame.
+//! Two targets at the distance `apart_m` from each other, one frame.
 //!
 //! The first target is uniform in the area, the second lies in a random direction from it, both inside; their number is not
 //! known. Errors and bounds are means over the scenes in which two targets are found: per target, the better of the two
@@ -12,20 +12,18 @@ use std::f64::consts::TAU;
 use estimation::direct::LocatedTarget;
 use model::random::Stream;
 use model::scenario::Coverage;
-use model::{Point, Scenario, TrueTarget, joint_crb_m2};
+use model::{Point, TrueTarget, joint_crb_m2};
 use rand::RngExt;
 
-use super::chain::GROSS_M;
 use super::target_site::TargetSite;
-use super::{Draw, Study, column, position_bounds_m2};
-use crate::figures::rows::{FigureRows, Row};
-use crate::figures::statistics::{Resampler, share};
-
-/// Distances between the targets.
-const APART_M: [f64; 8] = [0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0];
+use super::{
+    Deserialize, Draw, GROSS_M, GridPoint, Measure, PointRows, Resampler, Serialize, column,
+    position_bounds_m2, share,
+};
 
 /// One scene.
-struct PairScene {
+#[derive(Debug, Serialize, Deserialize)]
+pub struct PairScene {
     /// Squared errors of both targets, if two are found.
     squared_m2: Option<[f64; 2]>,
     /// Whether one target is found that may be two.
@@ -35,32 +33,49 @@ struct PairScene {
     alone_m2: f64,
 }
 
-pub fn against_distance(study: &Study) -> anyhow::Result<Vec<Row>> {
-    let mut rows = study.new_rows();
-    for (point, apart_m) in study.points(APART_M) {
-        let scenes = study.point(point, |draw| PairScene::new(apart_m, draw))?;
+pub struct SeparationMeasure;
+
+impl Measure for SeparationMeasure {
+    type Outcome = PairScene;
+    const NEEDS: &'static [&'static str] = &["apart_m"];
+
+    fn trial(mut draw: Draw) -> anyhow::Result<PairScene> {
+        let apart_m = draw.point.option("apart_m").unwrap_or(1.0);
+        let site = TargetSite::new(&draw.scenario)?;
+        let (source, rcs_m2) = (&site.source, site.source.rcs_m2());
+        let places = pair(&mut draw.stream, &draw.scenario.coverage, apart_m);
+        let [first, second] =
+            [0, 1].map(|identity| TrueTarget { identity, position_m: places[identity], rcs_m2 });
+        let (found, _) = site.located(&site.survey(0, &[first, second])?);
+        let gains = [first, second].map(|target| (target.position_m, source.gains(0, &target)));
+        let joint_m2 = joint_crb_m2(source.system(), &gains, |_, _| 1.0)?.trace() / 2.0;
+        let alone = |place| anyhow::Ok(position_bounds_m2(source.system(), place, rcs_m2)?[0]);
+        let alone_m2 = (alone(places[0])? + alone(places[1])?) / 2.0;
+        let unresolved = matches!(found[..], [only] if only.unresolved);
+        Ok(PairScene { squared_m2: squared_m2(&found, places), unresolved, joint_m2, alone_m2 })
+    }
+
+    fn rows(_point: &GridPoint, scenes: &[PairScene], rows: &mut PointRows) {
         let draws = scenes.len() as f64;
         let right: Vec<(&PairScene, [f64; 2])> =
             scenes.iter().filter_map(|scene| Some((scene, scene.squared_m2?))).collect();
         let unresolved = scenes.iter().filter(|scene| scene.unresolved).count();
-        rows.add(apart_m, "located", "right_number_share", share(right.len() as f64, draws));
-        rows.add(apart_m, "located", "unresolved_share", share(unresolved as f64, draws));
-        add_errors(&mut rows, apart_m, &right);
+        rows.add("located", "right_number_share", share(right.len() as f64, draws));
+        rows.add("located", "unresolved_share", share(unresolved as f64, draws));
+        add_errors(rows, &right);
     }
-    Ok(rows.into_rows())
 }
 
 /// Errors and bounds of the scenes with the right number.
-fn add_errors(rows: &mut FigureRows, apart_m: f64, right: &[(&PairScene, [f64; 2])]) {
+fn add_errors(rows: &mut PointRows, right: &[(&PairScene, [f64; 2])]) {
     if right.is_empty() {
         return;
     }
-    let (count, resampler) = (right.len() as u64, Resampler::new(right.len()));
+    let (count, resampler) = (right.len(), Resampler::new(right.len()));
     let squared = column(right, |(_, [first, second])| (first + second) / 2.0);
     let joint = column(right, |(scene, _)| scene.joint_m2);
     let alone = column(right, |(scene, _)| scene.alone_m2);
-    let mut add =
-        |scheme: &str, metric: &str, estimate| rows.add_of(count, apart_m, scheme, metric, estimate);
+    let mut add = |scheme: &str, metric: &str, estimate| rows.add_of(count, scheme, metric, estimate);
     add("located", "mse_m2", resampler.mean(&squared));
     add("located", "gap_exact_db", resampler.ratio_db(&squared, &joint));
     add("joint-bound", "crb_m2", resampler.mean(&joint));
@@ -71,29 +86,9 @@ fn add_errors(rows: &mut FigureRows, apart_m: f64, right: &[(&PairScene, [f64; 2
     if !kept.is_empty() {
         let of_kept = |values: &[f64]| column(&kept, |&i| values[i]);
         let (squared, resampler) = (of_kept(&squared), Resampler::new(kept.len()));
-        let mut add =
-            |metric: &str, estimate| rows.add_of(kept.len() as u64, apart_m, "located", metric, estimate);
+        let mut add = |metric: &str, estimate| rows.add_of(kept.len(), "located", metric, estimate);
         add("mse_without_gross_m2", resampler.mean(&squared));
         add("gap_exact_without_gross_db", resampler.ratio_db(&squared, &of_kept(&joint)));
-    }
-}
-
-impl PairScene {
-    fn new(apart_m: f64, mut draw: Draw) -> anyhow::Result<Self> {
-        let scenario = Scenario::default().with_seed(draw.scenario_seed);
-        let site = TargetSite::new(&scenario)?;
-        let (source, rcs_m2) = (&site.source, site.source.rcs_m2());
-        let places = pair(&mut draw.stream, &scenario.coverage, apart_m);
-        let [first, second] =
-            [0, 1].map(|identity| TrueTarget { identity, position_m: places[identity], rcs_m2 });
-        let (found, _) = site.located(&site.survey(0, &[first, second])?);
-        let gains = [first, second].map(|target| (target.position_m, source.gains(0, &target)));
-        let joint_m2 = joint_crb_m2(source.system(), &gains, |_, _| 1.0)?.trace() / 2.0;
-        let alone =
-            |place: Point| Ok::<_, anyhow::Error>(position_bounds_m2(source.system(), place, rcs_m2)?[0]);
-        let alone_m2 = (alone(places[0])? + alone(places[1])?) / 2.0;
-        let unresolved = matches!(found[..], [only] if only.unresolved);
-        Ok(Self { squared_m2: squared_m2(&found, places), unresolved, joint_m2, alone_m2 })
     }
 }
 
