@@ -6,6 +6,7 @@
 //! so that intervals do not treat angles of one scene as independent.
 
 use estimation::Blocks;
+use estimation::angles::admm::AdmmSettings;
 use estimation::angles::extraction::combined_rad;
 use estimation::angles::literal::paper_literal;
 use estimation::angles::{AngleEstimate, AngleSettings, Extraction, estimate_angles};
@@ -132,7 +133,10 @@ impl AngleScene {
 
 /// The angles of all IRSs by every scheme, in the order of [`schemes`].
 fn angles_of(blocks: &Blocks) -> anyhow::Result<Vec<Vec<Option<f64>>>> {
-    let by = |extraction| estimate_angles(blocks, &AngleSettings { extraction, ..AngleSettings::default() });
+    // Angles without the polish need more accuracy than the default.
+    let admm = AdmmSettings { tolerance: 1.8e-3, ..AdmmSettings::default() };
+    let settings = AngleSettings { admm, ..AngleSettings::default() };
+    let by = |extraction| estimate_angles(blocks, &AngleSettings { extraction, ..settings.clone() });
     let angles = |estimate: &AngleEstimate| estimate.irs.iter().map(|irs| irs.angle_rad).collect();
     let (polished, eigenvector) = (by(Extraction::Polished)?, by(Extraction::Eigenvector)?);
     let both = eigenvector.irs.iter().enumerate();
