@@ -73,15 +73,17 @@ impl MeasuredCount {
         found.map(|(_, histogram)| Quantiles::of(histogram)).unwrap_or_default()
     }
 
-    /// The stage that takes most of the computing time of a median frame, in milliseconds, and its share: where all processes share
-    /// a machine, it limits the rate. The matched filter counts once for every node.
+    /// The stage that takes most of the computing time of a frame, in milliseconds, and its share: where all processes share
+    /// a machine, it limits the rate. The matched filter counts once for every node. Other samples than the fastest also
+    /// contain what a process waits for the processor.
     pub fn limiting_stage(&self) -> (&'static str, f64, f64) {
-        let filters = self.nodes as f64 * self.quantiles("filter").p50;
-        let stages = [
-            ("filter", filters),
-            ("angles", self.quantiles("angles").p50),
-            ("locate", self.quantiles("locate").p50),
-        ];
+        let fastest_ms = |stage: &str| {
+            let found = self.stages.iter().find(|(name, _)| *name == stage);
+            found.map_or(0.0, |(_, histogram)| histogram.min() as f64 * 1e-6)
+        };
+        let filters = self.nodes as f64 * fastest_ms("filter");
+        let stages =
+            [("filter", filters), ("angles", fastest_ms("angles")), ("locate", fastest_ms("locate"))];
         let all: f64 = stages.iter().map(|(_, time_ms)| time_ms).sum();
         let (stage, time_ms) = stages.into_iter().fold(("none", 0.0), |a, b| if b.1 > a.1 { b } else { a });
         (stage, time_ms, if all > 0.0 { time_ms / all } else { 0.0 })

@@ -38,7 +38,7 @@ fn write_markdown(out: &mut String, all: &[MeasuredCount]) -> std::fmt::Result {
         let (stage, time_ms, share) = measured.limiting_stage();
         writeln!(
             out,
-            "K = {nodes}: {:.3} frames a second hold: {judgement}; {stage} takes {time_ms:.2} ms of a frame, {:.0} % of the computing time",
+            "K = {nodes}: {:.3} frames a second hold: {judgement}; {stage} computes for {time_ms:.2} ms per frame at best, {:.0} % of all stages",
             measured.rate_hz,
             100.0 * share
         )?;
