@@ -22,14 +22,22 @@ pub fn write_file(path: &Path, content: &[u8]) -> anyhow::Result<()> {
 /// Ending of what is not complete yet.
 pub const PARTIAL: &str = ".partial";
 
-/// Writes a file under a temporary name and renames it, so that it is complete or not there.
+/// Writes a file under a temporary name and renames it, so that it is complete or not there. The name is unique: shards on
+/// several machines may write the same file of one folder at once.
 pub fn replace_file(path: &Path, content: &[u8]) -> anyhow::Result<()> {
-    let partial = path.with_added_extension(&PARTIAL[1..]);
-    let written = std::fs::write(&partial, content).and_then(|()| std::fs::rename(&partial, path));
-    if written.is_err() {
-        let _ = std::fs::remove_file(&partial);
-    }
-    written.with_context(|| format!("cannot write {}", path.display()))
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let name = path.file_name().unwrap_or_default();
+    let mut partial = tempfile::Builder::new();
+    partial.prefix(name).suffix(PARTIAL);
+    #[cfg(unix)]
+    partial.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    let written = || -> std::io::Result<()> {
+        let mut file = partial.tempfile_in(folder)?;
+        std::io::Write::write_all(&mut file, content)?;
+        file.persist(path)?;
+        Ok(())
+    };
+    written().with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// The text that `write` writes, without white space at its end.
