@@ -25,18 +25,17 @@
 //!
 //! Real operations per matrix: `16/3 n^3` for the reduction, near `7 n^3` for QL (2.3 sweeps per
 //! eigenvalue), `8 n^2 k` for the back-transformation and `4 n^2 k` for the product; with `k = n / 2` about
-//! `18 n^3`, 0.15 million at `n = 20`. Microseconds per projection on one core of an Ice Lake Xeon at
-//! 2.8 GHz, random matrices, fastest samples of one run of `benches/psd.rs` on a machine under load:
+//! `18 n^3`, 0.15 million at `n = 20`. Microseconds per projection on one core of an AMD EPYC, random matrices,
+//! fastest samples of one run of `benches/psd.rs`, single and double precision:
 //!
-//! | n  | AVX-512 | AVX2 | baseline | nalgebra 0.35 |
-//! |----|---------|------|----------|---------------|
-//! |  8 |    0.51 | 0.77 |      2.7 |           6.2 |
-//! | 20 |    4.3  | 6.3  |     23   |          61   |
-//! | 40 |   30    | 42   |    206   |         788   |
+//! | n  | AVX-512      | AVX2         | baseline    | nalgebra 0.35, double |
+//! |----|--------------|--------------|-------------|-----------------------|
+//! |  8 |  0.21,  0.43 |  0.27,  1.1  | 0.70,   1.7 |                   4.8 |
+//! | 20 |  1.9,   4.1  |  2.3,   7.4  |  6.4,  16   |                  51   |
+//! | 40 | 12,    28    | 15,    47    | 42,   103   |                 324   |
 //!
-//! At `n = 20` that is 34 Gflop/s, 45 % of the core's peak with AVX-512 (76 Gflop/s, measured by
-//! independent fused multiply-adds), and 23 Gflop/s, 51 %, with AVX2 (46 Gflop/s). QL takes half of
-//! the time, bound by the latency from one rotation to the next; the reduction takes a quarter.
+//! At `n = 20` in single precision that is 80 Gflop/s with AVX-512. QL takes half of the time, bound by the latency from one rotation
+//! to the next; the reduction takes a quarter. In single precision QL needs fewer sweeps, since couplings are negligible earlier.
 //!
 //! # Reproducibility
 //!
