@@ -16,6 +16,7 @@ use crate::delay::{BlockExpansion, MatchedFilter, coverage_sines, searched_delay
 use crate::direct::{
     ClockPrior, DirectFix, DirectLocator, Evidence, EvidenceError, LocatedTarget, MOST_LOSS, Missed, Survey,
 };
+use crate::linalg::LANES;
 use crate::location::{Bearing, CascadeDelay, Caution, CoverageArea, locate};
 use crate::signals::ReflectedSignals;
 
@@ -107,6 +108,21 @@ impl Fuser {
             angles_done(None);
             return Ok(direct_fix(self.locate_directly(frame, clocks)?, None));
         }
+        let several_groups = self.system.irs_count().pow(2) > LANES;
+        if several_groups && rayon::current_num_threads() > 1 && rayon::current_thread_index().is_none() {
+            // Whole frames in the pool: however many are fused at once, no more threads compute than it has.
+            return rayon::scope(|_| self.fuse_with_angles(frame, clocks, angles_done));
+        }
+        self.fuse_with_angles(frame, clocks, angles_done)
+    }
+
+    /// A fix by the joint angles, and by the direct method where that is needed besides.
+    fn fuse_with_angles(
+        &self,
+        frame: &FrameBlocks,
+        clocks: Option<&ClockPrior>,
+        angles_done: impl FnOnce(Option<&AngleEstimate>) + Send,
+    ) -> Result<FusedFix, FusionError> {
         let prior = self.clock_prior(clocks);
         // A strong path determines a delay by itself.
         let strong = frame.present().all(|(_, _, path)| path.snr >= self.settings.safe_snr);
