@@ -1,5 +1,5 @@
 //! `hyloc sweep`: Monte Carlo over a grid of scenario keys and settings, in this process, on all cores or on many machines. The figures of
-//! the report are plans as well; `hyloc figures` runs them by the same [`engine`].
+//! the report are plans as well; `hyloc figures` runs them by the same engine.
 //!
 //! ```text
 //! plan -> points -> units of trials -> shard files -> merge -> rows -> CSV, Parquet, plots, summary

@@ -13,7 +13,7 @@
 //! sums over blocks are taken in a fixed order: the result does not depend on the number of threads.
 //! The iteration stops when the primal residual ||Z - B|| and the dual residual ||Z - Z_old||, each relative to the norm of
 //! its terms, are below the tolerance. The penalty is adapted to balance the two.
-//! Iterations are in single precision until the residuals are below [`SINGLE_RESIDUAL`], far above its rounding, then in
+//! Iterations are in single precision until the residuals are below 1e-4, far above its rounding, then in
 //! double precision if the tolerance asks for more. The units of the problem do not matter: blocks and signals are divided by powers of
 //! two first, x t and t, which makes lambda x t^2 and rho x of lambda and rho and changes no digit.
 //!
