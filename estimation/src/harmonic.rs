@@ -115,13 +115,13 @@ impl Grid {
 }
 
 /// Values of a series on a grid.
-struct Values<'a> {
+struct GridValues<'a> {
     grid: &'a Grid,
     series: &'a HarmonicSeries,
     values: &'a mut [f64],
 }
 
-impl Kernel<f64> for Values<'_> {
+impl Kernel<f64> for GridValues<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -186,7 +186,7 @@ impl HarmonicSeries {
     /// The same on a prepared grid with the lags of the series, which is one in `x - centre`; `values` is scratch.
     pub(crate) fn maximum_on(&self, grid: &Grid, values: &mut Vec<f64>) -> Peak {
         values.resize(grid.points.len(), 0.0);
-        dispatch(Instructions::detect(), Values { grid, series: self, values });
+        dispatch(Instructions::detect(), GridValues { grid, series: self, values });
         refined_maximum(&grid.points, values, |x| self.at(x - grid.centre))
     }
 }

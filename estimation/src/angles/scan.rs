@@ -37,7 +37,7 @@ pub fn highest(
     let groups = arrivals.chunks_exact(sensors).zip(departures.chunks_exact(streams)).enumerate();
     let mut best = (f64::NEG_INFINITY, 0);
     for (group, (arrival, departure)) in groups {
-        let values = dispatch(Instructions::detect(), Group { paths, arrival, departure });
+        let values = dispatch(Instructions::detect(), AngleGroup { paths, arrival, departure });
         for (lane, &value) in values.0.iter().take(points - group * LANES).enumerate() {
             if f64::from(value) > best.0 {
                 best = (value.into(), group * LANES + lane);
@@ -48,13 +48,13 @@ pub fn highest(
 }
 
 /// The sum at the angles of one group of lanes.
-struct Group<'a> {
+struct AngleGroup<'a> {
     paths: &'a Projected,
     arrival: &'a [ComplexLanes<f32>],
     departure: &'a [ComplexLanes<f32>],
 }
 
-impl Kernel<f32> for Group<'_> {
+impl Kernel<f32> for AngleGroup<'_> {
     type Output = Lanes<f32>;
 
     #[inline(always)]

@@ -19,7 +19,7 @@ use crate::planar;
 
 /// Two subcarriers with their entry of the kernel; `high` has the higher frequency.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Pair {
+struct SubcarrierPair {
     high: u32,
     low: u32,
     kernel: Complex64,
@@ -31,7 +31,7 @@ pub(super) struct Energy {
     /// Diagonal of the kernel.
     diagonal: Vec<f64>,
     /// All pairs by their lag.
-    pairs: Vec<Pair>,
+    pairs: Vec<SubcarrierPair>,
     /// The distinct lags with the number of their pairs.
     lags: Vec<(usize, usize)>,
     step_rad_s: f64,
@@ -44,12 +44,12 @@ impl Energy {
         let (offsets, step_rad_s) = (filter.offsets(), filter.step_rad_s());
         let centre_s = 0.5 * (window.min_s + window.max_s);
         let all = (0..offsets.len()).flat_map(|high| (0..offsets.len()).map(move |low| (high, low)));
-        let lag = |pair: &Pair| offsets[pair.high as usize] - offsets[pair.low as usize];
-        let mut pairs: Vec<Pair> = all
+        let lag = |pair: &SubcarrierPair| offsets[pair.high as usize] - offsets[pair.low as usize];
+        let mut pairs: Vec<SubcarrierPair> = all
             .filter(|&(high, low)| offsets[high] > offsets[low])
             .map(|(high, low)| {
                 let turn = unit_phasor((offsets[high] - offsets[low]) as f64 * step_rad_s * centre_s);
-                Pair { high: high as u32, low: low as u32, kernel: kernel[(high, low)] * turn }
+                SubcarrierPair { high: high as u32, low: low as u32, kernel: kernel[(high, low)] * turn }
             })
             .collect();
         pairs.sort_by_key(lag);
@@ -74,7 +74,7 @@ impl Energy {
         let mut pairs = self.pairs.as_slice();
         for &(lag, count) in &self.lags {
             let (equal, rest) = pairs.split_at(count);
-            let term = |pair: &Pair| gram(pair.low as usize, pair.high as usize) * pair.kernel;
+            let term = |pair: &SubcarrierPair| gram(pair.low as usize, pair.high as usize) * pair.kernel;
             sums[lag] = equal.iter().map(term).sum();
             pairs = rest;
         }

@@ -55,7 +55,7 @@ struct PathTables {
 
 /// Scratch of a frame.
 #[derive(Debug, Default)]
-struct Scratch {
+struct FrameScratch {
     scan: ScanScratch,
     /// One row of a path, its energy over the delay and the values of that on a grid.
     row: Vec<Complex64>,
@@ -66,7 +66,7 @@ struct Scratch {
 }
 
 thread_local! {
-    static SCRATCH: RefCell<Scratch> = RefCell::default();
+    static SCRATCH: RefCell<FrameScratch> = RefCell::default();
 }
 
 impl PathTables {
@@ -210,7 +210,7 @@ impl DelayEstimator {
         SCRATCH.with_borrow_mut(|scratch| self.estimate_with(frame, frames, scratch))
     }
 
-    fn estimate_with(&self, frame: &CMatrix, frames: usize, scratch: &mut Scratch) -> NodeDelays {
+    fn estimate_with(&self, frame: &CMatrix, frames: usize, scratch: &mut FrameScratch) -> NodeDelays {
         let estimates = self.paths.iter().map(|path| DelayEstimate {
             delay_s: 0.0,
             delay_variance_s2: 0.0,
@@ -257,7 +257,7 @@ impl DelayEstimator {
     }
 
     /// Finds the delays of all paths from their spectra; returns the beam towards the target.
-    fn search(&self, paths: &mut [DelayEstimate], scratch: &mut Scratch) -> Beam {
+    fn search(&self, paths: &mut [DelayEstimate], scratch: &mut FrameScratch) -> Beam {
         match self.settings.statistic {
             Statistic::Frobenius => {
                 for (path, DelayEstimate { spectrum, delay_s, .. }) in self.paths.iter().zip(&mut *paths) {
@@ -285,8 +285,8 @@ impl DelayEstimator {
     }
 
     /// Finds the delays in the direction of a beam.
-    fn beamform(&self, paths: &mut [DelayEstimate], beam: &[Complex64], scratch: &mut Scratch) {
-        let Scratch { row, series, values, .. } = scratch;
+    fn beamform(&self, paths: &mut [DelayEstimate], beam: &[Complex64], scratch: &mut FrameScratch) {
+        let FrameScratch { row, series, values, .. } = scratch;
         for (path, DelayEstimate { spectrum, delay_s, .. }) in self.paths.iter().zip(paths) {
             row.clear();
             row.extend(
@@ -299,7 +299,7 @@ impl DelayEstimator {
     }
 
     /// The beam with the most energy in the blocks at the delays found, streams weighted.
-    fn sharpened(&self, paths: &[DelayEstimate], scratch: &mut Scratch) -> Beam {
+    fn sharpened(&self, paths: &[DelayEstimate], scratch: &mut FrameScratch) -> Beam {
         let tables = self.paths.iter().zip(paths);
         let paths = tables.map(|(path, found)| (&path.weighted_codes, &found.spectrum, found.delay_s));
         let covariance = Covariance { sensors: self.sensors, paths, scratch: &mut scratch.turn };

@@ -3,7 +3,7 @@
 use std::array;
 
 use super::lanes::{LANES, Lanes, Scalar, triangle_index};
-use super::register::{ComplexValues, Complexes, Register, Values};
+use super::register::{ComplexValues, Complexes, RealValues, Register};
 
 /// Copies a group, scaled by powers of two to entries near one. Returns what undoes the scaling, and
 /// a zero that is NaN in lanes with an entry that is not finite.
@@ -91,15 +91,16 @@ fn choose_in_lane<T: Scalar>(
 /// Collects the chosen vectors times their roots as the columns of `factor`, stored row by row.
 #[inline(always)]
 pub(super) fn gather<R: Register>(
-    vectors: &[Values<R>],
+    vectors: &[RealValues<R>],
     chosen: &[[usize; LANES]],
-    roots: &[Values<R>],
+    roots: &[RealValues<R>],
     factor: &mut [ComplexValues<R>],
 ) {
     let width = chosen.len();
     for (column, (places, root)) in chosen.iter().zip(roots).enumerate() {
         let order = factor.len() / width;
-        let sources: [&[Values<R>]; LANES] = array::from_fn(|lane| &vectors[places[lane] * order..][..order]);
+        let sources: [&[RealValues<R>]; LANES] =
+            array::from_fn(|lane| &vectors[places[lane] * order..][..order]);
         let root = R::load(root);
         for row in 0..order {
             let entry = Lanes(array::from_fn(|lane| sources[lane][row].0[lane]));

@@ -10,7 +10,7 @@
 use std::ops::Range;
 
 use super::lanes::{LANES, Lanes, Scalar};
-use super::register::{Register, Values};
+use super::register::{RealValues, Register};
 
 /// A coupling below so many units of rounding (of a matrix scaled to entries near 1) is dropped. The projection is
 /// nonexpansive, so dropping changes it by at most `sqrt(2 n)` times as much.
@@ -33,9 +33,9 @@ struct SpectrumBlocks<R> {
 /// one after the other, lane by lane. `subdiagonal` has the length of `diagonal`; its last is unused.
 #[inline(always)]
 pub(super) fn decompose<R: Register>(
-    diagonal: &mut [Values<R>],
-    subdiagonal: &mut [Values<R>],
-    vectors: &mut [Values<R>],
+    diagonal: &mut [RealValues<R>],
+    subdiagonal: &mut [RealValues<R>],
+    vectors: &mut [RealValues<R>],
 ) {
     let order = diagonal.len();
     set_identity(vectors, order);
@@ -61,8 +61,8 @@ fn set_identity<T: Scalar>(vectors: &mut [Lanes<T>], order: usize) {
 /// Finds each lane's block at or above `bottom`; none, with `last = 0`, for a lane that is done.
 #[inline(always)]
 fn find_blocks<R: Register>(
-    diagonal: &[Values<R>],
-    subdiagonal: &[Values<R>],
+    diagonal: &[RealValues<R>],
+    subdiagonal: &[RealValues<R>],
     bottom: usize,
 ) -> SpectrumBlocks<R> {
     let end = diagonal.len() - 1;
@@ -129,7 +129,7 @@ struct Chase<'a, R> {
 
 impl<'a, R: Register> Chase<'a, R> {
     #[inline(always)]
-    fn new(blocks: &'a SpectrumBlocks<R>, above: &Values<R>, beyond: &Values<R>) -> Self {
+    fn new(blocks: &'a SpectrumBlocks<R>, above: &RealValues<R>, beyond: &RealValues<R>) -> Self {
         let one = R::splat(1.0);
         let (above, beyond) = (R::load(above), R::load(beyond));
         Self { blocks, sine: one, cosine: one, sine_square: one, bulge: blocks.start, above, beyond }
@@ -140,7 +140,12 @@ impl<'a, R: Register> Chase<'a, R> {
     /// What the next rotation waits for is taken from the squared length of what is rotated, not
     /// from the rotation, which keeps the square root off the path from one to the next.
     #[inline(always)]
-    fn step(&mut self, i: usize, diagonal: &mut [Values<R>], subdiagonal: &mut [Values<R>]) -> Rotation<R> {
+    fn step(
+        &mut self,
+        i: usize,
+        diagonal: &mut [RealValues<R>],
+        subdiagonal: &mut [RealValues<R>],
+    ) -> Rotation<R> {
         let (zero, one) = (R::zero(), R::splat(1.0));
         let SpectrumBlocks { first, last, .. } = *self.blocks;
         let index = i as f64;
@@ -180,9 +185,9 @@ impl<'a, R: Register> Chase<'a, R> {
 fn run_sweep<R: Register>(
     blocks: &SpectrumBlocks<R>,
     sweep: usize,
-    diagonal: &mut [Values<R>],
-    subdiagonal: &mut [Values<R>],
-    vectors: &mut [Values<R>],
+    diagonal: &mut [RealValues<R>],
+    subdiagonal: &mut [RealValues<R>],
+    vectors: &mut [RealValues<R>],
 ) {
     let order = diagonal.len();
     let (bottom, mut index) = (blocks.bottom, blocks.top);
@@ -223,7 +228,7 @@ fn first_row(column: usize, sweep: usize) -> usize {
 /// Turns the vectors `column` and `column + 1`.
 #[inline(always)]
 fn rotate_two<R: Register>(
-    vectors: &mut [Values<R>],
+    vectors: &mut [RealValues<R>],
     order: usize,
     column: usize,
     row: usize,
@@ -240,7 +245,7 @@ fn rotate_two<R: Register>(
 /// Turns the vectors `column + 1` and `column + 2`, then `column` and `column + 1`.
 #[inline(always)]
 fn rotate_three<R: Register>(
-    vectors: &mut [Values<R>],
+    vectors: &mut [RealValues<R>],
     order: usize,
     column: usize,
     rows: Range<usize>,

@@ -224,7 +224,7 @@ impl<T: Arithmetic> Register for Portable<T> {
 }
 
 /// Numbers in memory, as a register loads them.
-pub(crate) type Values<R> = Lanes<<R as Register>::Scalar>;
+pub(crate) type RealValues<R> = Lanes<<R as Register>::Scalar>;
 /// Complex numbers in memory, as registers load them.
 pub(crate) type ComplexValues<R> = ComplexLanes<<R as Register>::Scalar>;
 

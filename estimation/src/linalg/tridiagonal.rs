@@ -10,7 +10,7 @@
 use std::array;
 
 use super::lanes::{Scalar, triangle_index};
-use super::register::{ComplexValues, Complexes, Register, Values};
+use super::register::{ComplexValues, Complexes, RealValues, Register};
 
 /// A Hermitian matrix `u w^H + w u^H` that is still to be subtracted.
 #[derive(Clone, Copy)]
@@ -27,8 +27,8 @@ struct RankTwo<'a, R: Register> {
 #[inline(always)]
 pub(super) fn reduce<R: Register>(
     matrix: &mut [ComplexValues<R>],
-    diagonal: &mut [Values<R>],
-    subdiagonal: &mut [Values<R>],
+    diagonal: &mut [RealValues<R>],
+    subdiagonal: &mut [RealValues<R>],
     tau: &mut [ComplexValues<R>],
     scratch: &mut [ComplexValues<R>],
 ) {

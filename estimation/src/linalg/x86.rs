@@ -25,12 +25,12 @@ pub trait Vectors {
 
 impl Vectors for f32 {
     type Avx512 = AllLanes<__m512>;
-    type Avx2 = AllLanes<Pair<__m256>>;
+    type Avx2 = AllLanes<RegisterPair<__m256>>;
 }
 
 impl Vectors for f64 {
-    type Avx512 = AllLanes<Pair<__m512d>>;
-    type Avx2 = AllLanes<Pair<Pair<__m256d>>>;
+    type Avx512 = AllLanes<RegisterPair<__m512d>>;
+    type Avx2 = AllLanes<RegisterPair<RegisterPair<__m256d>>>;
 }
 
 /// A register, or a pair of them, and its instructions. They must exist on the machine.
@@ -266,7 +266,7 @@ vector! { __m256: [f32; 8],
 
 /// Two registers that work alike.
 #[derive(Clone, Copy)]
-pub struct Pair<V>(V, V);
+pub struct RegisterPair<V>(V, V);
 
 /// Methods that apply an instruction to both registers.
 macro_rules! to_both {
@@ -279,7 +279,7 @@ macro_rules! to_both {
 }
 
 // SAFETY: the instruction set is present, see the module; both halves of what is loaded and stored are within it.
-impl<V: Vector> Vector for Pair<V> {
+impl<V: Vector> Vector for RegisterPair<V> {
     type Scalar = V::Scalar;
     type Mask = (V::Mask, V::Mask);
 

@@ -22,7 +22,7 @@ use clap::Args;
 
 use crate::commands::{note, say};
 use crate::sweep::SOURCES;
-use crate::sweep::engine::{self, Engine};
+use crate::sweep::engine::{self, SweepEngine};
 use crate::sweep::plan::SweepPlan;
 use crate::sweep::rows::SweepRow;
 use crate::sweep::store::{Shard, ShardFile, ShardHeader};
@@ -98,7 +98,7 @@ fn make(
     store: &mut FigureStore,
 ) -> anyhow::Result<Option<[usize; 2]>> {
     let [mut made, mut kept] = [0, 0];
-    let engine = Engine::new(flags.threads)?;
+    let engine = SweepEngine::new(flags.threads)?;
     for (figure, plan) in plans {
         let figure = *figure;
         let recipe = Recipe { seed: flags.seed, trials: plan.trials, sources: SOURCES.into() };

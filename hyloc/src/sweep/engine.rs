@@ -9,7 +9,7 @@ use anyhow::Context;
 use indicatif::ProgressBar;
 use rayon::prelude::*;
 
-use super::measure::{Outcome, Trials};
+use super::measure::{KeptOutcome, Trials};
 use super::output::gather;
 use super::plan::SweepPlan;
 use super::rows::SweepRow;
@@ -17,12 +17,12 @@ use super::store::{Finished, Shard, ShardFile, unit_count, units_per_point};
 use crate::commands::{note, progress_bar};
 
 /// Threads, and the signal that stops them.
-pub struct Engine {
+pub struct SweepEngine {
     pool: rayon::ThreadPool,
     stop: Arc<AtomicBool>,
 }
 
-impl Engine {
+impl SweepEngine {
     /// With this many threads, or as many as there are cores.
     pub fn new(threads: Option<usize>) -> anyhow::Result<Self> {
         let threads = rayon::ThreadPoolBuilder::new().num_threads(threads.unwrap_or(0));
@@ -88,7 +88,7 @@ impl PreparedPoints<'_> {
     }
 
     /// The outcomes of a unit, in the order of its trials; none if it was interrupted.
-    fn run_unit(&self, unit: u64) -> anyhow::Result<Option<Vec<Outcome>>> {
+    fn run_unit(&self, unit: u64) -> anyhow::Result<Option<Vec<KeptOutcome>>> {
         if self.stop.load(Ordering::Relaxed) {
             return Ok(None);
         }
@@ -105,11 +105,11 @@ impl PreparedPoints<'_> {
                 self.bar.inc(1);
                 outcome
             });
-            each.collect::<anyhow::Result<Option<Vec<Outcome>>>>()
+            each.collect::<anyhow::Result<Option<Vec<KeptOutcome>>>>()
         };
         let Some(width_db) = plan.gap_interval_db else { return trials(unit % per_point * unit_trials) };
         // The interval is looked at after fixed numbers of trials, so that a point ends at the same one everywhere.
-        let mut outcomes: Vec<Outcome> = Vec::new();
+        let mut outcomes: Vec<KeptOutcome> = Vec::new();
         while (outcomes.len() as u64) < plan.trials {
             let Some(more) = trials(outcomes.len() as u64)? else { return Ok(None) };
             outcomes.extend(more);
@@ -127,7 +127,8 @@ pub fn rows(folder: &Path, plan: &SweepPlan) -> anyhow::Result<Vec<SweepRow>> {
     let (outcomes, per_point) = (gather(folder, plan)?, units_per_point(plan));
     let rows = plan.points.par_iter().map(|point| {
         let units = point.index as u64 * per_point..(point.index as u64 + 1) * per_point;
-        let own: Vec<Outcome> = outcomes.range(units).flat_map(|(_, outcomes)| outcomes.clone()).collect();
+        let own: Vec<KeptOutcome> =
+            outcomes.range(units).flat_map(|(_, outcomes)| outcomes.clone()).collect();
         (plan.measure.rows)(point, &own)
     });
     Ok(rows.collect::<anyhow::Result<Vec<_>>>()?.concat())

@@ -28,7 +28,7 @@ use clap::{Args, Subcommand};
 use telemetry::exit::{self, Failure};
 
 use crate::commands::note;
-use engine::Engine;
+use engine::SweepEngine;
 use grid::GridAxis;
 pub use measure::tracking;
 use plan::PlanFile;
@@ -139,7 +139,7 @@ fn sweep(flags: &SweepRunFlags) -> anyhow::Result<ExitCode> {
     let opened = ShardFile::open(&flags.out, &ShardHeader::new(&plan, shard), flags.resume)?;
     output::write_plan(&flags.out, &file, &plan)?;
     let title = format!("{}: {} points, {} trials each", plan.name(), plan.points.len(), plan.trials);
-    let [done, all] = Engine::new(flags.threads)?.work(&plan, shard, opened, &title)?;
+    let [done, all] = SweepEngine::new(flags.threads)?.work(&plan, shard, opened, &title)?;
     if done < all {
         let place = flags.out.display();
         note(&format!("hyloc: interrupted; {done} of {all} units are kept in {place}: --resume goes on"));

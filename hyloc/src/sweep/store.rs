@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use telemetry::exit::{self, Failure};
 
 use super::SOURCES;
-use super::measure::Outcome;
+use super::measure::KeptOutcome;
 use super::plan::SweepPlan;
 
 /// One part of a sweep, `index` of `count`.
@@ -61,11 +61,11 @@ impl ShardHeader {
 struct UnitLine {
     unit: u64,
     checksum: String,
-    outcomes: Vec<Outcome>,
+    outcomes: Vec<KeptOutcome>,
 }
 
 /// Outcomes of finished units, by unit.
-pub type Finished = BTreeMap<u64, Vec<Outcome>>;
+pub type Finished = BTreeMap<u64, Vec<KeptOutcome>>;
 
 /// Number of units of a plan.
 pub fn unit_count(plan: &SweepPlan) -> u64 {
@@ -118,7 +118,7 @@ impl ShardFile {
     }
 
     /// Appends a finished unit.
-    pub fn add(&mut self, unit: u64, outcomes: Vec<Outcome>) -> anyhow::Result<()> {
+    pub fn add(&mut self, unit: u64, outcomes: Vec<KeptOutcome>) -> anyhow::Result<()> {
         let checksum = checksum(unit, &outcomes)?;
         self.append(&serde_json::to_string(&UnitLine { unit, checksum, outcomes })?)
     }
@@ -167,7 +167,7 @@ pub fn same(path: &Path, found: &ShardHeader, expected: &ShardHeader) -> anyhow:
     ))
 }
 
-fn checksum(unit: u64, outcomes: &[Outcome]) -> anyhow::Result<String> {
+fn checksum(unit: u64, outcomes: &[KeptOutcome]) -> anyhow::Result<String> {
     let text = serde_json::to_string(&(unit, outcomes))?;
     Ok(format!("{:016x}", model::random::index_of(&text)))
 }
@@ -180,7 +180,7 @@ mod tests {
         ShardHeader { plan: plan.into(), sources: "s".into(), shard: Shard { index: 1, count: 3 } }
     }
 
-    fn outcome(value: f64) -> Outcome {
+    fn outcome(value: f64) -> KeptOutcome {
         serde_json::value::to_raw_value(&[value, 0.1 + 0.2]).unwrap()
     }
 

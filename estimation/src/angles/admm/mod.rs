@@ -95,7 +95,7 @@ pub struct JointSolver {
     /// The groups of blocks; those of double precision are made when a problem first needs them.
     single: Vec<Group<f32>>,
     double: Vec<Group<f64>>,
-    shared: Shared,
+    shared: SharedAverages,
     /// A product of a block with a signal.
     product: CMatrix,
     solution: JointSolution,
@@ -103,7 +103,7 @@ pub struct JointSolver {
 
 /// What the blocks share.
 #[derive(Debug, Default)]
-struct Shared {
+struct SharedAverages {
     /// Group and lane of every path.
     places: Vec<Place>,
     penalty: Penalty,
@@ -216,7 +216,7 @@ fn load<T: Scalar>(
     groups: &mut [Group<T>],
     problem: &JointProblem,
     units: Units,
-    shared: &mut Shared,
+    shared: &mut SharedAverages,
     product: &mut CMatrix,
 ) {
     groups.iter_mut().for_each(Group::clear);
@@ -243,7 +243,12 @@ struct Run<'a> {
 
 impl Run<'_> {
     /// Iterates until the residuals are below the limit, or as often as the settings allow.
-    fn go<T: Scalar>(&mut self, groups: &mut [Group<T>], problem: &JointProblem, shared: &mut Shared) {
+    fn go<T: Scalar>(
+        &mut self,
+        groups: &mut [Group<T>],
+        problem: &JointProblem,
+        shared: &mut SharedAverages,
+    ) {
         while self.iterations < self.settings.max_iterations {
             self.iterations += 1;
             shared.average_diagonals(problem, groups);
@@ -279,7 +284,7 @@ fn update_blocks<T: Scalar>(groups: &mut [Group<T>], rho: f64, relaxation: f64) 
     sum
 }
 
-impl Shared {
+impl SharedAverages {
     fn begin(&mut self, problem: &JointProblem, units: Units, lambda: f64, rho: f64) {
         self.penalty.begin(problem, units.signal, lambda, rho);
         self.penalty.refactor();
@@ -333,7 +338,7 @@ fn report<T: Scalar>(
     groups: &[Group<T>],
     problem: &JointProblem,
     units: Units,
-    shared: &Shared,
+    shared: &SharedAverages,
     run: &Run,
     limit: f64,
     solution: &mut JointSolution,

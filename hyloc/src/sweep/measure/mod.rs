@@ -93,19 +93,19 @@ impl<'a> Draw<'a> {
 }
 
 /// The outcome of a trial as it is kept.
-pub type Outcome = Box<RawValue>;
+pub type KeptOutcome = Box<RawValue>;
 
-fn kept(outcome: &impl Serialize) -> anyhow::Result<Outcome> {
+fn kept(outcome: &impl Serialize) -> anyhow::Result<KeptOutcome> {
     to_raw_value(outcome).context("an outcome cannot be written as JSON")
 }
 
-fn typed<T: DeserializeOwned>(outcomes: &[Outcome]) -> anyhow::Result<Vec<T>> {
-    let read = |outcome: &Outcome| serde_json::from_str(outcome.get());
+fn typed<T: DeserializeOwned>(outcomes: &[KeptOutcome]) -> anyhow::Result<Vec<T>> {
+    let read = |outcome: &KeptOutcome| serde_json::from_str(outcome.get());
     outcomes.iter().map(read).collect::<Result<_, _>>().context("an outcome is not one of this measure")
 }
 
 /// Runs the trials of a point, which may share what is expensive to make.
-pub type Trials = Box<dyn Fn(u64) -> anyhow::Result<Outcome> + Send + Sync>;
+pub type Trials = Box<dyn Fn(u64) -> anyhow::Result<KeptOutcome> + Send + Sync>;
 
 /// A measure by its name.
 pub struct MeasureKind {
@@ -114,9 +114,9 @@ pub struct MeasureKind {
     pub takes: &'static [&'static str],
     pub unit_trials: u64,
     pub trials: fn(&GridPoint) -> anyhow::Result<Trials>,
-    pub rows: fn(&GridPoint, &[Outcome]) -> anyhow::Result<Vec<SweepRow>>,
+    pub rows: fn(&GridPoint, &[KeptOutcome]) -> anyhow::Result<Vec<SweepRow>>,
     /// The width of the interval by which a point may end early; infinite for other measures than fixes.
-    pub gap_interval_db: fn(&[Outcome]) -> anyhow::Result<f64>,
+    pub gap_interval_db: fn(&[KeptOutcome]) -> anyhow::Result<f64>,
 }
 
 impl MeasureKind {
