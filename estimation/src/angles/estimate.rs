@@ -58,7 +58,7 @@ impl Default for AngleSettings {
             lambda: 2.5,
             partial_rank: DepartureForm::Structured,
             extraction: Extraction::Polished,
-            admm: AdmmSettings { tolerance: 6e-3, ..AdmmSettings::default() },
+            admm: AdmmSettings { tolerance: 1e-2, ..AdmmSettings::default() },
         }
     }
 }

@@ -134,7 +134,7 @@ impl AngleScene {
 /// The angles of all IRSs by every scheme, in the order of [`schemes`].
 fn angles_of(blocks: &Blocks) -> anyhow::Result<Vec<Vec<Option<f64>>>> {
     // Angles without the polish need more accuracy than the default.
-    let admm = AdmmSettings { tolerance: 1.8e-3, ..AdmmSettings::default() };
+    let admm = AdmmSettings { tolerance: 3e-3, ..AdmmSettings::default() };
     let settings = AngleSettings { admm, ..AngleSettings::default() };
     let by = |extraction| estimate_angles(blocks, &AngleSettings { extraction, ..settings.clone() });
     let angles = |estimate: &AngleEstimate| estimate.irs.iter().map(|irs| irs.angle_rad).collect();

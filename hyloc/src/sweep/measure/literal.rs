@@ -19,7 +19,7 @@ pub fn candidates() -> [LiteralSettings; 2] {
 }
 
 fn balanced(lambda: f64) -> LiteralSettings {
-    let admm = AdmmSettings { tolerance: 1.8e-3, max_iterations: MAX_ITERATIONS, ..AdmmSettings::default() };
+    let admm = AdmmSettings { tolerance: 3e-3, max_iterations: MAX_ITERATIONS, ..AdmmSettings::default() };
     LiteralSettings { lambda, admm }
 }
 
