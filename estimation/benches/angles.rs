@@ -2,7 +2,7 @@
 //!
 //! Bound of an iteration: K^2 projections of order 20, near 0.15 Mflop each (see `psd`), and some 0.03 Mflop per block for the
 //! other steps, the X-update foremost. Blocks go in groups of sixteen lanes, full or not: at K = 3 and 4 one group, 34 us on an AMD EPYC, of
-//! which the projection is 30 us; at K = 8 four groups, 98 us on two cores. A solve to 1e-4 is 50 to 70 iterations, a frame 10 to 14.
+//! which the projection is 30 us; at K = 8 four groups, 98 us on two cores. A solve to 1e-4 is 70 to 100 iterations, a frame 10 to 14.
 //!
 //! Scan and polish at K = 3: 47 us, of which the scan of two rounds of 80 angles per IRS, sixteen at a time, is the smaller part.
 
