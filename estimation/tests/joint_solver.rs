@@ -63,6 +63,10 @@ fn a_solver_that_has_worked_gives_the_same_answer() {
             let problem = problem(&scene(&Scenario::default().with_seed(seed).with_power_dbm(power)));
             let settings = AdmmSettings { tolerance, ..AdmmSettings::default() };
             assert_eq!(*solver.solve(&problem, &settings).unwrap(), solve(&problem, &settings).unwrap());
+            // A weight that single precision does not hold: nothing of the problem before is left.
+            let heavy = JointProblem { lambda: 1e14, ..problem };
+            let few = AdmmSettings { max_iterations: 30, ..settings };
+            assert_eq!(*solver.solve(&heavy, &few).unwrap(), solve(&heavy, &few).unwrap());
         }
     }
 }

@@ -35,9 +35,9 @@ pub fn highest(
     points: usize,
 ) -> (f64, usize) {
     let groups = arrivals.chunks_exact(sensors).zip(departures.chunks_exact(streams)).enumerate();
-    let mut best = (f64::NEG_INFINITY, 0);
+    let (instructions, mut best) = (Instructions::detect(), (f64::NEG_INFINITY, 0));
     for (group, (arrival, departure)) in groups {
-        let values = dispatch(Instructions::detect(), AngleGroup { paths, arrival, departure });
+        let values = dispatch(instructions, AngleGroup { paths, arrival, departure });
         for (lane, &value) in values.0.iter().take(points - group * LANES).enumerate() {
             if f64::from(value) > best.0 {
                 best = (value.into(), group * LANES + lane);

@@ -171,8 +171,8 @@ impl JointSolver {
         if fit_single(lambda, rho) {
             load(single, problem, units, shared, product);
             run.go(single, problem, shared);
-            if run.norms.is_finite() && run.norms.is_below(limit) || run.iterations == settings.max_iterations
-            {
+            let ended = run.norms.is_below(limit) || run.iterations == settings.max_iterations;
+            if run.norms.is_finite() && ended {
                 return report(single, problem, units, shared, &run, limit, solution);
             }
         }
@@ -180,7 +180,7 @@ impl JointSolver {
             *double = kinds.iter().map(|&kind| Group::new(problem.sensors, kind)).collect();
         }
         load(double, problem, units, shared, product);
-        if run.norms.is_finite() {
+        if run.iterations > 0 && run.norms.is_finite() {
             double.iter_mut().zip(&*single).for_each(|(double, single)| double.continue_from(single));
         } else {
             // Single precision does not hold the numbers of this problem.
@@ -286,7 +286,6 @@ fn update_blocks<T: Scalar>(groups: &mut [Group<T>], rho: f64, relaxation: f64) 
 impl SharedAverages {
     fn begin(&mut self, problem: &JointProblem, units: Units, lambda: f64, rho: f64) {
         self.penalty.begin(problem, units.signal, lambda, rho);
-        self.penalty.refactor();
         let count = problem.departures.len();
         self.arrival.resize_with(count, Vec::new);
         self.departure.resize_with(count, Vec::new);
