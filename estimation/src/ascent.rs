@@ -7,6 +7,8 @@
 
 use nalgebra::{DMatrix, DVector};
 
+use crate::dense::{factorise, set_zeros, solve_factorised};
+
 const MOST_STEPS: usize = 40;
 const MOST_HALVINGS: usize = 12;
 /// The ascent ends where the predicted gain is below this share of the value.
@@ -15,7 +17,7 @@ const LEAST_GAIN: f64 = 1e-13;
 const ROUNDING: f64 = 1e-14;
 
 /// Value, gradient and information of a log-likelihood ratio.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Expansion {
     pub value: f64,
     pub gradient: DVector<f64>,
@@ -30,6 +32,13 @@ impl Expansion {
             gradient: DVector::zeros(parameters),
             information: DMatrix::zeros(parameters, parameters),
         }
+    }
+
+    /// Makes all of it zero, in the memory that it has.
+    pub fn set_zeros(&mut self, parameters: usize) {
+        self.value = 0.0;
+        set_zeros(&mut self.gradient, (parameters, 1));
+        set_zeros(&mut self.information, (parameters, parameters));
     }
 
     /// The expansion in a state of which the parameters are the linear function `map`.
@@ -53,11 +62,11 @@ impl Expansion {
     }
 }
 
-impl std::ops::AddAssign for Expansion {
-    fn add_assign(&mut self, other: Self) {
+impl std::ops::AddAssign<&Self> for Expansion {
+    fn add_assign(&mut self, other: &Self) {
         self.value += other.value;
-        self.gradient += other.gradient;
-        self.information += other.information;
+        self.gradient += &other.gradient;
+        self.information += &other.information;
     }
 }
 
@@ -74,91 +83,136 @@ pub(crate) fn climb(
     longest: &DVector<f64>,
     expand: impl FnMut(&DVector<f64>) -> Expansion,
 ) -> Summit {
-    climb_until(0.0, start, longest, expand).0
+    climb_roughly(0.0, start, longest, expand).0
 }
 
 /// [`climb`] to the neighbourhood of a maximum, where one more step would gain less than `least`. That step is taken; the expansion
 /// is the one before it.
 pub(crate) fn climb_roughly(
     least: f64,
-    start: DVector<f64>,
-    longest: &DVector<f64>,
-    expand: impl FnMut(&DVector<f64>) -> Expansion,
-) -> (Summit, Expansion) {
-    climb_until(least, start, longest, expand)
-}
-
-fn climb_until(
-    least: f64,
-    start: DVector<f64>,
+    mut start: DVector<f64>,
     longest: &DVector<f64>,
     mut expand: impl FnMut(&DVector<f64>) -> Expansion,
 ) -> (Summit, Expansion) {
-    let count = start.len();
-    let mut at = start;
-    let mut here = expand(&at);
-    let mut correction = DMatrix::zeros(count, count);
-    for _ in 0..MOST_STEPS {
-        let newton = (&here.information + &correction).cholesky().map(|factor| factor.solve(&here.gradient));
-        let step = newton.filter(|step| step.dot(&here.gradient) > 0.0);
-        let step = limited(step.unwrap_or_else(|| damped(&here)), longest);
-        let gain = here.gradient.dot(&step);
-        if gain < least.max(LEAST_GAIN * (1.0 + here.value.abs())) {
-            // The value no longer shows the step, but the gradient does.
-            if gain > 0.0 {
-                at += step;
+    let mut ascent = Ascent::default();
+    let value = ascent.climb(least, &mut start, longest, |at, here| *here = expand(at));
+    (Summit { at: start, value }, ascent.here)
+}
+
+/// An ascent and its memory: the next one of as many variables allocates nothing.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Ascent {
+    here: Expansion,
+    next: Expansion,
+    /// What the information lacks.
+    correction: DMatrix<f64>,
+    /// Information and correction, and the Cholesky factor of their sum.
+    factor: DMatrix<f64>,
+    step: DVector<f64>,
+    /// Where the step leads to.
+    tried: DVector<f64>,
+    /// Change of the gradient that information and correction do not explain.
+    missing: DVector<f64>,
+}
+
+impl Ascent {
+    /// Climbs from `at` to the neighbourhood of a maximum, where one more step would gain less than `least`, and takes that step.
+    /// The result is the value before it.
+    pub fn climb(
+        &mut self,
+        least: f64,
+        at: &mut DVector<f64>,
+        longest: &DVector<f64>,
+        mut expand: impl FnMut(&DVector<f64>, &mut Expansion),
+    ) -> f64 {
+        let count = at.len();
+        for vector in [&mut self.step, &mut self.tried, &mut self.missing] {
+            set_zeros(vector, (count, 1));
+        }
+        set_zeros(&mut self.correction, (count, count));
+        set_zeros(&mut self.factor, (count, count));
+        expand(at, &mut self.here);
+        for _ in 0..MOST_STEPS {
+            self.set_step(longest);
+            let gain = self.here.gradient.dot(&self.step);
+            if gain < least.max(LEAST_GAIN * (1.0 + self.here.value.abs())) {
+                // The value no longer shows the step, but the gradient does.
+                if gain > 0.0 {
+                    *at += &self.step;
+                }
+                break;
             }
-            break;
+            if !self.shorten_step(at, &mut expand) {
+                break;
+            }
+            self.learn();
+            at.copy_from(&self.tried);
+            std::mem::swap(&mut self.here, &mut self.next);
         }
-        let Some((taken, next)) = shortened(&at, &here, &step, &mut expand) else { break };
-        let change = &here.gradient - &next.gradient;
-        let missing = change - (&next.information + &correction) * &taken;
-        let along = missing.dot(&taken);
-        if along.abs() > 1e-8 * missing.norm() * taken.norm() {
-            correction += &missing * missing.transpose() / along;
-        }
-        at += taken;
-        here = next;
+        self.here.value
     }
-    (Summit { at, value: here.value }, here)
-}
 
-/// The Gauss-Newton step, damped where the information is singular.
-fn damped(here: &Expansion) -> DVector<f64> {
-    let scale = here.information.diagonal().amax();
-    let mut share = 1e-9;
-    while share < 1e3 && scale > 0.0 {
-        let damping = DMatrix::from_diagonal_element(here.gradient.len(), here.gradient.len(), share * scale);
-        if let Some(factor) = (&here.information + damping).cholesky() {
-            return factor.solve(&here.gradient);
+    /// The Newton step, or that of Gauss and Newton, damped where the information is singular.
+    fn set_step(&mut self, longest: &DVector<f64>) {
+        let Self { here, correction, factor, step, .. } = self;
+        let mut solve = |share: f64, correction: Option<&DMatrix<f64>>| {
+            factor.copy_from(&here.information);
+            match correction {
+                Some(correction) => *factor += correction,
+                None => (0..step.len()).for_each(|i| factor[(i, i)] += share),
+            }
+            step.copy_from(&here.gradient);
+            let positive = factorise(factor);
+            if positive {
+                solve_factorised(factor, step);
+            }
+            positive && step.dot(&here.gradient) > 0.0
+        };
+        if !solve(0.0, Some(correction)) {
+            let scale = (0..here.gradient.len()).map(|i| here.information[(i, i)].abs()).fold(0.0, f64::max);
+            let mut share = 1e-9;
+            while share < 1e3 && scale > 0.0 && !solve(share * scale, None) {
+                share *= 10.0;
+            }
+            if scale == 0.0 {
+                step.copy_from(&here.gradient);
+            }
         }
-        share *= 10.0;
+        let excess = step.iter().zip(longest.iter()).map(|(s, most)| s.abs() / most).fold(1.0, f64::max);
+        *step /= excess;
     }
-    here.gradient.clone()
-}
 
-fn limited(step: DVector<f64>, longest: &DVector<f64>) -> DVector<f64> {
-    let excess = step.iter().zip(longest.iter()).map(|(s, most)| s.abs() / most).fold(1.0, f64::max);
-    step / excess
-}
-
-/// The first halving of the step that increases the value, up to rounding.
-fn shortened(
-    at: &DVector<f64>,
-    here: &Expansion,
-    step: &DVector<f64>,
-    expand: &mut impl FnMut(&DVector<f64>) -> Expansion,
-) -> Option<(DVector<f64>, Expansion)> {
-    let mut share = 1.0;
-    for _ in 0..MOST_HALVINGS {
-        let taken = step * share;
-        let next = expand(&(at + &taken));
-        if next.value > here.value - ROUNDING * here.value.abs() {
-            return Some((taken, next));
+    /// Takes the first halving of the step that increases the value, up to rounding; false where none does.
+    fn shorten_step(
+        &mut self,
+        at: &DVector<f64>,
+        expand: &mut impl FnMut(&DVector<f64>, &mut Expansion),
+    ) -> bool {
+        for _ in 0..MOST_HALVINGS {
+            self.tried.copy_from(at);
+            self.tried += &self.step;
+            expand(&self.tried, &mut self.next);
+            if self.next.value > self.here.value - ROUNDING * self.here.value.abs() {
+                return true;
+            }
+            self.step *= 0.5;
         }
-        share *= 0.5;
+        false
     }
-    None
+
+    /// Corrects the information by what the gradients before and after the step say.
+    fn learn(&mut self) {
+        let Self { here, next, correction, factor, step, missing, .. } = self;
+        factor.copy_from(&next.information);
+        *factor += &*correction;
+        missing.copy_from(&here.gradient);
+        *missing -= &next.gradient;
+        missing.gemv(-1.0, factor, step, 1.0);
+        let along = missing.dot(step);
+        if along.abs() > 1e-8 * missing.norm() * step.norm() {
+            correction.ger(1.0 / along, missing, missing, 1.0);
+        }
+    }
 }
 
 #[cfg(test)]

@@ -7,10 +7,15 @@ pub mod baselines;
 mod beams;
 pub mod blocks;
 pub mod clock_filter;
+#[cfg(test)]
+#[path = "../tests/support/counting.rs"]
+mod counting;
 pub mod delay;
+mod dense;
 pub mod direct;
 pub mod fusion;
 mod harmonic;
+mod idle;
 pub mod linalg;
 pub mod location;
 mod planar;

@@ -9,8 +9,6 @@
 //! 2. between: structured as well, which S inside the fit makes valid (the better one, see the tests), or free.
 //! 3. one: free, AOA only; the AOD is not observable.
 
-use std::sync::{Mutex, PoisonError};
-
 use model::{CMatrix, CVector, RankCase};
 use nalgebra::linalg::SVD;
 use num_complex::Complex64;
@@ -22,6 +20,7 @@ use super::likelihood::AngleLikelihood;
 use super::problem::{Departure, DepartureForm, JointProblem, JointSolution, PathData, ProblemError};
 use crate::baselines::{Baseline, Extent};
 use crate::blocks::{BlockError, Blocks};
+use crate::idle::Idle;
 
 /// How angles are extracted from the solution of the joint problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,33 +100,22 @@ pub struct AngleEstimate {
 
 /// Estimates the angles of one set of blocks after the other, by several threads at once if need be, and keeps the memory of
 /// its solvers.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct AngleEstimator {
     /// Settings of every estimate.
     pub settings: AngleSettings,
-    idle: Mutex<Vec<JointSolver>>,
-}
-
-impl Clone for AngleEstimator {
-    /// An estimator with the same settings and no memory yet.
-    fn clone(&self) -> Self {
-        Self::new(self.settings.clone())
-    }
+    solvers: Idle<JointSolver>,
 }
 
 impl AngleEstimator {
     /// An estimator with these settings.
     pub fn new(settings: AngleSettings) -> Self {
-        Self { settings, idle: Mutex::default() }
+        Self { settings, solvers: Idle::default() }
     }
 
     /// Joint angles of all IRSs.
     pub fn estimate(&self, blocks: &Blocks) -> Result<AngleEstimate, AngleError> {
-        let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut solver = idle().pop().unwrap_or_default();
-        let estimate = estimate_with(&mut solver, blocks, &self.settings);
-        idle().push(solver);
-        estimate
+        self.solvers.with(|solver| estimate_with(solver, blocks, &self.settings))
     }
 }
 

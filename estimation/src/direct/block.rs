@@ -5,12 +5,10 @@
 //! curvature is that of a known spectrum, and far from tau_0 the block carries no information. `s` is limited to B.
 
 use model::CMatrix;
-use nalgebra::{DMatrix, DVector};
 use num_complex::Complex64;
 
-use super::layout::View;
+use super::layout::{Layout, View};
 use super::moments::inner;
-use super::scene::Scene;
 use crate::ascent::Expansion;
 use crate::delay::BlockExpansion;
 
@@ -18,47 +16,63 @@ use crate::delay::BlockExpansion;
 /// limited smoothly to 1.
 const NEAR_PEAK: f64 = 0.8;
 
-/// `a^H R`.
-pub(super) fn block_row(matrix: &CMatrix, arrival: &[Complex64]) -> Vec<Complex64> {
-    matrix.column_iter().map(|column| inner(arrival, column.as_slice())).collect()
+/// `a^H R` and `a^H R'` of a response and its derivatives.
+#[derive(Debug, Clone, Default)]
+pub(super) struct BlockRows(Vec<[Vec<Complex64>; 2]>);
+
+impl BlockRows {
+    fn set(&mut self, block: &BlockExpansion, arrivals: &[Vec<Complex64>]) {
+        self.0.resize_with(arrivals.len(), Default::default);
+        for (rows, arrival) in self.0.iter_mut().zip(arrivals) {
+            for (row, matrix) in rows.iter_mut().zip([&block.block, &block.block_derivative]) {
+                row.clear();
+                row.extend(block_row(matrix, arrival));
+            }
+        }
+    }
 }
 
-/// Term of a block at a path delay, with derivatives if the roughness of its atom is given. `slopes_s` is the gradient of the delay
-/// with respect to the free coordinates, and to the offset of the clock in metres if that is a parameter.
-pub(super) fn block_expansion(
-    scene: &Scene,
+/// `a^H R`.
+pub(super) fn block_row(matrix: &CMatrix, arrival: &[Complex64]) -> impl Iterator<Item = Complex64> {
+    matrix.column_iter().map(|column| inner(arrival, column.as_slice()))
+}
+
+/// Term of a block at a path delay. `slopes_s` is the gradient of the delay with respect to the free coordinates, and to the offset of
+/// the clock in metres if that is a parameter. `into` has as many parameters and the roughness of the atom as its information.
+pub(super) fn expand_block(
+    layout: &Layout,
     k: usize,
     block: &BlockExpansion,
     [sensor, reflector]: [&View; 2],
     (delay_s, slopes_s): (f64, &[f64]),
-    roughness: Option<DMatrix<f64>>,
-) -> Expansion {
-    let count = roughness.as_ref().map_or(0, DMatrix::nrows);
-    let rows: Vec<[Vec<Complex64>; 2]> = sensor
-        .arrival
-        .iter()
-        .map(|arrival| [&block.block, &block.block_derivative].map(|matrix| block_row(matrix, arrival)))
-        .collect();
+    rows: &mut BlockRows,
+    into: &mut Expansion,
+) {
+    rows.set(block, &sensor.arrival);
+    let rows = &rows.0;
     // c and c', and their derivatives.
     let content = &reflector.contents[0];
     let [c, turned] = [0, 1].map(|part| inner(content, &rows[0][part]));
     let strength = reflector.strength();
     let scale = (sensor.arrival[0].len() as f64).sqrt() * strength;
-    let variances = scene.layout().spectral_variance(k, reflector);
+    let variances = layout.spectral_variance(k, reflector);
     let width = variances[0].sqrt();
     let d = delay_s - block.delay_s;
     let value = block_term(c / scale, turned / scale, width, d);
-    let Some(roughness) = roughness else { return Expansion { value, ..Expansion::zeros(0) } };
+    into.value = value;
+    into.information *= 2.0 * value;
     let energy = c.norm_sqr();
     if energy == 0.0 || width == 0.0 {
-        return Expansion { value, ..Expansion::zeros(count) };
+        into.information.fill(0.0);
+        return;
     }
     let slope = (c.conj() * turned).re / energy;
     let (peak, bend) = limited_peak(slope / width);
-    let gradient = DVector::from_fn(count, |i, _| {
+    for (i, slope_s) in slopes_s.iter().enumerate() {
         // Neither response depends on the clock.
         if i + 1 == rows.len() {
-            return value * 2.0 * slopes_s[i] * (width * peak - variances[0] * d);
+            into.gradient[i] = value * 2.0 * slope_s * (width * peak - variances[0] * d);
+            continue;
         }
         let derivative = |part: usize| {
             inner(&reflector.contents[1 + i], &rows[0][part]) + inner(content, &rows[1 + i][part])
@@ -70,11 +84,10 @@ pub(super) fn block_expansion(
         let by_width = by_variance / (2.0 * width);
         let by_slope = ((by_c.conj() * turned).re + (c.conj() * by_turned).re) / energy - slope * growth;
         let by_peak = bend * (by_slope - slope * by_width / width) / width;
-        let along = 2.0 * (slopes_s[i] * width * peak + d * by_width * peak + d * width * by_peak);
-        let away = 2.0 * variances[0] * d * slopes_s[i] + d * d * by_variance;
-        value * (growth - strengthening + along - away)
-    });
-    Expansion { value, gradient, information: roughness * (2.0 * value) }
+        let along = 2.0 * (slope_s * width * peak + d * by_width * peak + d * width * by_peak);
+        let away = 2.0 * variances[0] * d * slope_s + d * d * by_variance;
+        into.gradient[i] = value * (growth - strengthening + along - away);
+    }
 }
 
 /// Term of a block from its products c and c' with the unit atom, `d` seconds from the delay of its expansion.

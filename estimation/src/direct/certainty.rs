@@ -155,7 +155,7 @@ mod tests {
             &survey.evidence,
             TARGET_M.into(),
             true,
-            &mut Vec::new(),
+            &mut Default::default(),
         );
         Certainty::new(locator, here, 1.0, Expansion::zeros(2)).unwrap()
     }
@@ -231,7 +231,7 @@ mod tests {
             &survey.evidence,
             target,
             true,
-            &mut Vec::new(),
+            &mut Default::default(),
         );
         let certainty = Certainty::new(&scene.locator, here, 1.0, clocks.expansion(&state)).unwrap();
         let step = DVector::from_row_slice(&[0.01, -0.02]);

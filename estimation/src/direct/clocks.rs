@@ -130,14 +130,23 @@ impl SurveyClocks {
 
     /// The prior as a function of a state that ends with the offsets.
     pub fn expansion(&self, state: &DVector<f64>) -> Expansion {
-        let (all, nodes) = (state.len(), self.nodes());
-        let away = state.rows(all - nodes, nodes) - &self.mean_m;
-        let pull = &self.information * &away;
-        let mut prior = Expansion::zeros(all);
-        prior.value = -0.5 * away.dot(&pull);
-        prior.gradient.rows_mut(all - nodes, nodes).copy_from(&-pull);
-        prior.information.view_mut((all - nodes, all - nodes), (nodes, nodes)).copy_from(&self.information);
+        let mut prior = Expansion::zeros(state.len());
+        self.add_to(&mut prior, state);
         prior
+    }
+
+    /// Adds the prior at a state that ends with the offsets.
+    pub fn add_to(&self, total: &mut Expansion, state: &DVector<f64>) {
+        let first = state.len() - self.nodes();
+        let away = |i: usize| state[first + i] - self.mean_m[i];
+        for i in 0..self.nodes() {
+            let pull: f64 = (0..self.nodes()).map(|j| self.information[(i, j)] * away(j)).sum();
+            total.value -= 0.5 * away(i) * pull;
+            total.gradient[first + i] -= pull;
+            for j in 0..self.nodes() {
+                total.information[(first + i, first + j)] += self.information[(i, j)];
+            }
+        }
     }
 
     /// What a likelihood with this gradient and information at a state says about the clocks, with the covariance of the state

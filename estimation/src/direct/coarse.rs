@@ -440,7 +440,7 @@ mod tests {
             for point in 0..grid.points() {
                 let at = locator.position_m(&grid.places.coordinates(point));
                 let mut own = vec![0.0; irs];
-                for term in terms(&locator.scene, &evidence, at.into(), false, &mut Vec::new()) {
+                for term in terms(&locator.scene, &evidence, at.into(), false, &mut Default::default()) {
                     let path = &mut highest[term.sensor * (irs + 1) + term.reflector];
                     *path = path.max(term.value());
                     own[term.sensor] += term.value();

@@ -28,7 +28,7 @@ use nalgebra::DMatrix;
 
 use super::coarse::places;
 use super::grid::RegularGrid;
-use super::moments::{Moments, NodeSight};
+use super::moments::{Moments, NodeProducts, NodeSight, PathMemory};
 use super::scene::Scene;
 use crate::location::chi_square_survival;
 
@@ -216,10 +216,13 @@ fn roughness(scene: &Scene, point: Point) -> Roughness {
     scene.look(point, true, &mut views);
     let axes = scene.layout().axes().len();
     let (mut shape, mut phase) = (DMatrix::zeros(axes, axes), DMatrix::zeros(axes, axes));
+    let (mut products, mut memory) = (NodeProducts::default(), PathMemory::default());
+    let mut moments = Moments::default();
     for sensor in &views {
-        let sight = NodeSight::new(None, vec![sensor]);
+        let sensing = [sensor];
+        let sight = NodeSight::new(None, &sensing, &mut products);
         for (k, reflector) in views.iter().enumerate() {
-            let moments = Moments::new(scene.layout(), k, &sight, &[reflector], None);
+            moments.set(scene.layout(), k, &sight, &[reflector], None, &mut memory);
             shape += moments.roughness();
             let turn = |i: usize| moments.mixed[(0, i)].im / moments.energy().max(f64::MIN_POSITIVE);
             phase += DMatrix::from_fn(axes, axes, |i, j| turn(i) * turn(j));

@@ -120,10 +120,11 @@ impl FollowedFrame<'_> {
         let scene = &self.locator.scene;
         let views = scene.layout().views(&scene.layout().position_m(at), expand);
         let mut terms = Vec::new();
-        self.likelihood().each_beside(others, &views, |sensor, reflector, moments, left| {
+        self.likelihood().each_beside(others, &views, |sensor, reflector, (moments, memory), left| {
             let (sensor_m, reflector_m) = (views[sensor].distance_m, views[reflector].distance_m);
             let unit_snr = scene.unit_snr(views[reflector].strength(), sensor_m, reflector_m) * left;
-            let expansion = moments.expansion();
+            let mut expansion = Expansion::default();
+            moments.expand(memory, &mut expansion);
             terms.push(Term { sensor, reflector, expansion, moments: None, unit_snr: Some(unit_snr) });
         });
         terms
@@ -208,11 +209,11 @@ impl FollowedFrame<'_> {
         for _ in 0..JOINT_STEPS {
             let all = state.iter().chain(newborn.iter()).copied().collect::<Vec<f64>>();
             let sight = likelihood.sight(&DVector::from_vec(all), true);
-            let mut total = Expansion::zeros(state.len());
+            let (mut total, mut here) = (Expansion::zeros(state.len()), Expansion::default());
             let mut path = 0;
             for (l, rows) in likelihood.sensing() {
-                likelihood.each_moment(&sight, l, rows, |_, moments| {
-                    let here = moments.expansion();
+                likelihood.each_moment(&sight, l, rows, |_, moments, memory| {
+                    moments.expand(memory, &mut here);
                     let weight = |i: usize| laws[i / axes].2.get(path).copied().unwrap_or([0.0; 2]);
                     for i in 0..state.len() {
                         total.gradient[i] += here.gradient[i] * weight(i)[0];

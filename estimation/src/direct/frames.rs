@@ -19,8 +19,7 @@ use std::collections::BTreeMap;
 
 use super::certainty::Certainty;
 use super::detection::Velocities;
-use super::layout::View;
-use super::likelihood::{Term, spectral_total, terms, total, total_expansion};
+use super::likelihood::{Term, TermMemory, spectral_total, terms, total, total_expansion};
 use super::locate::{AlternativePosition, DirectLocator, Missed, NEGLIGIBLE, Survey, noise_factor};
 use super::moments::Moments;
 use super::posterior::{Hypotheses, NormalPeak, Posterior, log_mean};
@@ -109,7 +108,7 @@ impl DirectLocator {
         if false_alarm_probability > self.settings.false_alarm_probability {
             return Err(Missed::NoTarget { probability: false_alarm_probability });
         }
-        let here = batch.terms(self, &summit.at, combination, true, &mut Vec::new());
+        let here = batch.terms(self, &summit.at, combination, true, &mut TermMemory::default());
         // A single time does not determine the velocity.
         let slowness = if half == 0.0 { most_speed.max(SLOWEST).powi(-2) } else { 0.0 };
         let axes = self.grid.places.dimensions();
@@ -191,9 +190,9 @@ impl DirectLocator {
         starts.sort_by(|a, b| b.1.total_cmp(&a.1));
         let (longest, faster) = (self.longest_step_m(), self.longest_step_m() / half.max(1e-3));
         let longest = DVector::from_fn(2 * axes, |i, _| if i < axes { longest } else { faster });
-        let mut views: Vec<View> = Vec::new();
+        let mut memory = TermMemory::default();
         let mut expand = |state: &DVector<f64>| {
-            total_expansion(&batch.terms(self, state, batch.combination, true, &mut views), state.len())
+            total_expansion(&batch.terms(self, state, batch.combination, true, &mut memory), state.len())
         };
         let summits =
             starts.into_iter().take(MOST_CLIMBS).map(|(start, _)| climb(start, &longest, &mut expand));
@@ -239,7 +238,7 @@ impl DirectLocator {
         let at = summit.at.rows(0, axes).into_owned();
         let position = certainty.peak.covariance.view((0, 0), (axes, axes)).into_owned();
         let mut posterior = Posterior::normal(&NormalPeak::new(position.clone())?)?;
-        let here = batch.terms(self, &summit.at, Combination::NonCoherent, false, &mut Vec::new());
+        let here = batch.terms(self, &summit.at, Combination::NonCoherent, false, &mut TermMemory::default());
         let near = total(&here) - NEGLIGIBLE * noise_factor;
         let totals = batch.frames.iter().map(|(_, survey)| survey.values.total.as_slice()).collect();
         let totals = self.best_along(batch, tried, totals, &[0.0]);
@@ -338,7 +337,7 @@ impl FrameBatch<'_> {
             energies.fold((0.0, 0), |(e, n), (energy, entries)| (e + energy, n + entries));
         // Positions and velocities are real unknowns besides the gains.
         let freedom = entries as f64 - self.spectral_gains() as f64 - 0.5 * state.len() as f64;
-        let terms = self.terms(locator, state, self.combination, false, &mut Vec::new());
+        let terms = self.terms(locator, state, self.combination, false, &mut TermMemory::default());
         noise_factor(energy - spectral_total(&terms), freedom)
     }
 
@@ -350,7 +349,7 @@ impl FrameBatch<'_> {
         state: &DVector<f64>,
         combination: Combination,
         expand: bool,
-        views: &mut Vec<View>,
+        memory: &mut TermMemory,
     ) -> Vec<Term> {
         let mut all: Vec<Term> = Vec::new();
         let mut coherent: BTreeMap<(usize, usize), (Moments, f64)> = BTreeMap::new();
@@ -361,7 +360,7 @@ impl FrameBatch<'_> {
                 &survey.evidence,
                 locator.position_at(state, *time).into(),
                 expand,
-                views,
+                memory,
             ) {
                 match (combination, term.moments.take()) {
                     (Combination::Coherent, Some(moments)) => {

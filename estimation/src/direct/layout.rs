@@ -222,19 +222,19 @@ impl Layout {
                 add_scaled(stream, code.as_slice(), *factor);
             }
         }
-        let delay_s = view.distance_m / SPEED_OF_LIGHT_M_S;
-        view.phasors.clear();
-        self.extend_phasors(&mut view.phasors, -delay_s);
+        self.set_phasors(&mut view.phasors, -view.distance_m / SPEED_OF_LIGHT_M_S);
     }
 
     /// `exp(j w t)` on all subcarriers.
     pub(super) fn phasors(&self, time_s: f64) -> Vec<Complex64> {
-        let mut phasors = Vec::with_capacity(self.frequencies_rad_s.len());
-        self.extend_phasors(&mut phasors, time_s);
+        let mut phasors = Vec::new();
+        self.set_phasors(&mut phasors, time_s);
         phasors
     }
 
-    fn extend_phasors(&self, phasors: &mut Vec<Complex64>, time_s: f64) {
+    /// [`Self::phasors`] into a buffer that exists.
+    pub(super) fn set_phasors(&self, phasors: &mut Vec<Complex64>, time_s: f64) {
+        phasors.clear();
         match &self.comb {
             Some(comb) => comb.extend(phasors, time_s),
             None => phasors.extend(self.frequencies_rad_s.iter().map(|w| unit_phasor(w * time_s))),
@@ -267,8 +267,9 @@ impl Layout {
 }
 
 impl Layout {
-    /// Variance of the spectrum that IRS `k` sends to a point, rad^2/s^2, and its derivatives.
-    pub(super) fn spectral_variance(&self, k: usize, view: &View) -> Vec<f64> {
+    /// Variance of the spectrum that IRS `k` sends to a point, rad^2/s^2, and its derivatives with respect to the free coordinates,
+    /// as far as there are any.
+    pub(super) fn spectral_variance(&self, k: usize, view: &View) -> [f64; 4] {
         let frequencies = &self.frequencies_rad_s[self.range(k)];
         let powers = |i: usize| {
             let twice = if i == 0 { 1.0 } else { 2.0 };
@@ -282,7 +283,11 @@ impl Layout {
         };
         let variance = second(0);
         let slope = |i: usize| second(i) - variance * powers(i).sum::<f64>() / energy;
-        std::iter::once(variance).chain((1..view.streams.len()).map(slope)).collect()
+        std::array::from_fn(|i| match i {
+            0 => variance,
+            _ if i < view.streams.len() => slope(i),
+            _ => 0.0,
+        })
     }
 }
 
@@ -325,14 +330,18 @@ impl Comb {
         (blocks + Self::STRIDE < places.len()).then_some(Self { lowest_rad_s, step_rad_s, places, blocks })
     }
 
-    /// Appends `exp(j w t)` of every subcarrier.
+    /// Adds `exp(j w t)` of every subcarrier to an empty list.
     fn extend(&self, phasors: &mut Vec<Complex64>, time_s: f64) {
         let (lowest, step) = (self.lowest_rad_s * time_s, self.step_rad_s * time_s);
         let fine: [Complex64; Self::STRIDE] = std::array::from_fn(|i| unit_phasor(step * i as f64));
-        let rough = (0..self.blocks).map(|i| unit_phasor(lowest + step * (i * Self::STRIDE) as f64));
-        let rough: Vec<Complex64> = rough.collect();
-        let product = |&place: &usize| rough[place / Self::STRIDE] * fine[place % Self::STRIDE];
-        phasors.extend(self.places.iter().map(product));
+        // The rough table is at the beginning of the list and leaves it in the end.
+        phasors.extend((0..self.blocks).map(|i| unit_phasor(lowest + step * (i * Self::STRIDE) as f64)));
+        phasors.resize(self.blocks + self.places.len(), Complex64::ZERO);
+        let (rough, products) = phasors.split_at_mut(self.blocks);
+        for (product, place) in products.iter_mut().zip(&self.places) {
+            *product = rough[place / Self::STRIDE] * fine[place % Self::STRIDE];
+        }
+        phasors.drain(..self.blocks);
     }
 }
 

@@ -14,12 +14,12 @@ use std::f64::consts::TAU;
 use model::Point;
 use model::geometry::wrap_angle;
 use model::units::SPEED_OF_LIGHT_M_S;
-use nalgebra::DVector;
+use num_complex::Complex64;
 
-use super::block::block_expansion;
+use super::block::{BlockRows, expand_block};
 use super::evidence::{Evidence, NodeEvidence, PathEvidence};
 use super::layout::View;
-use super::moments::{Moments, NodeSight};
+use super::moments::{Moments, NodeProducts, NodeSight, PathMemory};
 use super::scene::{IrsView, Scene};
 use crate::ascent::Expansion;
 
@@ -82,88 +82,134 @@ impl From<Point> for TargetState<'_> {
     }
 }
 
-/// The terms of the evidence at a state, row by row, with derivatives if `expand` says so; the bearing of a node follows its
-/// paths. Buffers of `views` are reused.
+/// One term with derivatives with respect to its own parameters, if any: the free coordinates, and the offset of its node where
+/// clocks are not trusted.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LocalTerm<'a> {
+    pub sensor: usize,
+    /// The number of IRSs for a bearing.
+    pub reflector: usize,
+    pub expansion: &'a Expansion,
+    /// Places of the parameters in the state.
+    pub places: &'a [usize],
+    pub moments: Option<&'a Moments>,
+    pub unit_snr: Option<f64>,
+}
+
+/// Largest number of parameters of a term: three coordinates and an offset.
+const MOST_PARAMETERS: usize = 4;
+
+/// Memory in which terms are computed. At one state after the other, all with or all without derivatives, nothing is allocated.
+#[derive(Debug, Clone, Default)]
+pub(super) struct TermMemory {
+    views: Vec<View>,
+    /// `exp(-j w o_l)` on all subcarriers.
+    turn: Vec<Complex64>,
+    node: NodeProducts,
+    path: PathMemory,
+    moments: Moments,
+    block: BlockRows,
+    expansion: Expansion,
+}
+
+/// The terms of the evidence at a state, with derivatives if `expand` says so.
 pub(super) fn terms(
+    scene: &Scene,
+    evidence: &Evidence,
+    state: TargetState,
+    expand: bool,
+    memory: &mut TermMemory,
+) -> Vec<Term> {
+    let count = scene.irs_count();
+    let parameters = if expand { scene.layout().axes().len() + state.offsets_m.len() } else { 0 };
+    let mut terms = Vec::with_capacity(count * (count + 1));
+    each_term(scene, evidence, state, expand, memory, |term| {
+        let mut expansion = Expansion::zeros(parameters);
+        expansion.add(term.expansion, term.places);
+        let LocalTerm { sensor, reflector, moments, unit_snr, .. } = term;
+        terms.push(Term { sensor, reflector, expansion, moments: moments.cloned(), unit_snr });
+    });
+    terms
+}
+
+/// Calls `take` with the terms of the evidence at a state, row by row, with derivatives if `expand` says so; the bearing of a
+/// node follows its paths.
+pub(super) fn each_term(
     scene: &Scene,
     evidence: &Evidence,
     TargetState { position_m, offsets_m }: TargetState,
     expand: bool,
-    views: &mut Vec<View>,
-) -> Vec<Term> {
+    memory: &mut TermMemory,
+    mut take: impl FnMut(LocalTerm),
+) {
+    let TermMemory { views, turn, node: products, path: path_memory, moments, block: rows, expansion } =
+        memory;
     scene.look(position_m, expand, views);
-    let (count, axes) = (views.len(), scene.layout().axes().len());
-    let mut terms = Vec::with_capacity(count * (count + 1));
+    let (layout, count) = (scene.layout(), views.len());
+    let axes = layout.axes().len();
     for (l, node) in evidence.nodes.iter().enumerate() {
-        let sight = NodeSight::new(node.spectrum.as_deref(), vec![&views[l]]);
+        let sensing = [&views[l]];
+        let sight = NodeSight::new(node.spectrum.as_deref(), &sensing, products);
         let offset_s = offsets_m.get(l).map(|offset_m| offset_m / SPEED_OF_LIGHT_M_S);
-        let turn = offset_s.map(|offset_s| scene.layout().phasors(-offset_s));
-        let moments = |k: usize| {
-            let turn = turn.as_ref().map(|turn| &turn[scene.range(k)]);
-            Moments::new(scene.layout(), k, &sight, &[&views[k]], turn)
-        };
-        // The delay of a path by the clock of its node, and its gradient.
-        let delay = |k: usize| {
-            let delay_s = cascade_delay_s(views[l].distance_m, views[k].distance_m);
-            let slopes = delay_slopes(&views[l], &views[k], expand);
-            let by_offset = offset_s.filter(|_| expand).map(|_| 1.0 / SPEED_OF_LIGHT_M_S);
-            (delay_s + offset_s.unwrap_or(0.0), slopes.chain(by_offset).collect::<Vec<f64>>())
-        };
-        // A term knows the coordinates and the offset of its own node.
-        let placed = |expansion: Expansion| {
-            if offset_s.is_none() || !expand {
-                return expansion;
-            }
-            let mut whole = Expansion::zeros(axes + count);
-            let places: Vec<usize> = (0..axes).chain([axes + l]).take(expansion.gradient.len()).collect();
-            whole.add(&expansion, &places);
-            whole
-        };
-        for (k, path) in node.paths.iter().enumerate() {
-            let unit_snr =
-                || Some(scene.unit_snr(views[k].strength(), views[l].distance_m, views[k].distance_m));
-            let term = |expansion, moments, unit_snr| {
-                Some(Term { sensor: l, reflector: k, expansion: placed(expansion), moments, unit_snr })
-            };
-            terms.extend(match path {
-                PathEvidence::Spectrum => {
-                    let moments = moments(k);
-                    term(moments.expansion(), Some(moments), unit_snr())
-                }
-                PathEvidence::Block(block) => {
-                    let roughness = expand.then(|| moments(k).roughness());
-                    let (delay_s, slopes_s) = delay(k);
-                    let both = [&views[l], &views[k]];
-                    term(
-                        block_expansion(scene, k, block, both, (delay_s, &slopes_s), roughness),
-                        None,
-                        unit_snr(),
-                    )
-                }
-                PathEvidence::Delay { delay: found, window_s } => {
-                    let (delay_s, slopes_s) = delay(k);
-                    let error_s = delay_s - found.delay_s;
-                    term(
-                        gross_or_normal_expansion(error_s, found.variance_s2, *window_s, &slopes_s),
-                        None,
-                        None,
-                    )
-                }
-                PathEvidence::Missing => None,
-            });
+        if let Some(offset_s) = offset_s {
+            layout.set_phasors(turn, -offset_s);
         }
-        terms.extend(node.counted_bearing().map(|(bearing, window_rad)| {
+        let mut places: [usize; MOST_PARAMETERS] = std::array::from_fn(|i| i);
+        places[axes] = axes + l;
+        let parameters = if expand { axes + usize::from(offset_s.is_some()) } else { 0 };
+        let places = &places[..parameters];
+        let turn = offset_s.map(|_| &turn[..]);
+        for (k, path) in node.paths.iter().enumerate() {
+            let both = [&views[l], &views[k]];
+            let turn = turn.map(|turn| &turn[scene.range(k)]);
+            // The delay of the path by the clock of its node, and its gradient.
+            let delay_s = cascade_delay_s(views[l].distance_m, views[k].distance_m) + offset_s.unwrap_or(0.0);
+            let slopes_s: [f64; MOST_PARAMETERS] =
+                std::array::from_fn(
+                    |i| {
+                        if i < axes { delay_slope(both, i) } else { 1.0 / SPEED_OF_LIGHT_M_S }
+                    },
+                );
+            let slopes_s = &slopes_s[..parameters];
+            if matches!(path, PathEvidence::Spectrum) || (expand && matches!(path, PathEvidence::Block(_))) {
+                moments.set(layout, k, &sight, &both[1..], turn, path_memory);
+            }
+            match path {
+                PathEvidence::Spectrum => moments.expand(path_memory, expansion),
+                PathEvidence::Block(block) => {
+                    expansion.set_zeros(parameters);
+                    if expand {
+                        moments.set_roughness(&mut expansion.information);
+                    }
+                    expand_block(layout, k, block, both, (delay_s, slopes_s), rows, expansion);
+                }
+                PathEvidence::Delay { delay, window_s } => {
+                    let error_s = delay_s - delay.delay_s;
+                    expand_gross_or_normal(error_s, delay.variance_s2, *window_s, slopes_s, expansion);
+                }
+                PathEvidence::Missing => continue,
+            }
+            let unit_snr = match path {
+                PathEvidence::Spectrum | PathEvidence::Block(_) => {
+                    Some(scene.unit_snr(views[k].strength(), views[l].distance_m, views[k].distance_m))
+                }
+                _ => None,
+            };
+            let moments = matches!(path, PathEvidence::Spectrum).then_some(&*moments);
+            take(LocalTerm { sensor: l, reflector: k, expansion, places, moments, unit_snr });
+        }
+        if let Some((bearing, window_rad)) = node.counted_bearing() {
             let pose = &scene.system().irs[l].pose;
             let error = wrap_angle(pose.bearing_rad(position_m) - bearing.bearing_rad);
             let gradient = pose.bearing_gradient_rad_m(position_m);
-            let slopes = scene.layout().axes().iter().filter(|_| expand).map(|&axis| gradient[axis]);
-            let slopes: Vec<f64> = slopes.collect();
-            let expansion =
-                placed(gross_or_normal_expansion(error, bearing.variance_rad2, window_rad, &slopes));
-            Term { sensor: l, reflector: count, expansion, moments: None, unit_snr: None }
-        }));
+            // The bearing does not depend on the clock.
+            let mut slopes = [0.0; MOST_PARAMETERS];
+            slopes.iter_mut().zip(layout.axes()).for_each(|(slope, &axis)| *slope = gradient[axis]);
+            let slopes = &slopes[..parameters];
+            expand_gross_or_normal(error, bearing.variance_rad2, window_rad, slopes, expansion);
+            take(LocalTerm { sensor: l, reflector: count, expansion, places, moments: None, unit_snr: None });
+        }
     }
-    terms
 }
 
 /// Delay over two distances.
@@ -171,10 +217,9 @@ pub(super) fn cascade_delay_s(sensor_m: f64, reflector_m: f64) -> f64 {
     (sensor_m + reflector_m) / SPEED_OF_LIGHT_M_S
 }
 
-/// Gradient of the cascade delay; empty without derivatives.
-fn delay_slopes(sensor: &View, reflector: &View, expand: bool) -> impl Iterator<Item = f64> {
-    let both = sensor.direction.iter().zip(&reflector.direction);
-    both.filter(move |_| expand).map(|(a, b)| (a + b) / SPEED_OF_LIGHT_M_S)
+/// Derivative of the cascade delay with respect to a free coordinate, from the views of sensing and reflecting IRS.
+fn delay_slope([sensor, reflector]: [&View; 2], i: usize) -> f64 {
+    (sensor.direction[i] + reflector.direction[i]) / SPEED_OF_LIGHT_M_S
 }
 
 /// Ratio of a normal law to one that is uniform over the window w, with its share: `(1 - p) w N(e; 0, v)`.
@@ -188,14 +233,14 @@ fn gross_or_normal(error: f64, variance: f64, window: f64) -> f64 {
 }
 
 /// [`gross_or_normal`] with derivatives, from those of the error.
-fn gross_or_normal_expansion(error: f64, variance: f64, window: f64, slopes: &[f64]) -> Expansion {
+fn expand_gross_or_normal(error: f64, variance: f64, window: f64, slopes: &[f64], into: &mut Expansion) {
     let ratio = normal_ratio(error, variance, window);
     let weight = ratio / (GROSS_SHARE + ratio) / variance;
-    let slopes = DVector::from_row_slice(slopes);
-    Expansion {
-        value: gross_or_normal(error, variance, window),
-        information: &slopes * slopes.transpose() * weight,
-        gradient: slopes * (-weight * error),
+    into.set_zeros(slopes.len());
+    into.value = gross_or_normal(error, variance, window);
+    for (i, slope) in slopes.iter().enumerate() {
+        into.gradient[i] = -weight * error * slope;
+        slopes.iter().enumerate().for_each(|(j, other)| into.information[(i, j)] = weight * slope * other);
     }
 }
 
@@ -299,10 +344,13 @@ mod tests {
         let views = layout.views(&point, true);
         let axes = layout.axes().len();
         let mut sum = DMatrix::zeros(axes, axes);
+        let (mut products, mut memory) = (NodeProducts::default(), PathMemory::default());
+        let mut moments = Moments::default();
         for (l, sensor) in views.iter().enumerate() {
-            let sight = NodeSight::new(None, vec![sensor]);
+            let sensing = [sensor];
+            let sight = NodeSight::new(None, &sensing, &mut products);
             for (k, reflector) in views.iter().enumerate() {
-                let moments = Moments::new(layout, k, &sight, &[reflector], None);
+                moments.set(layout, k, &sight, &[reflector], None, &mut memory);
                 let snr = scene.unit_snr(reflector.strength(), views[l].distance_m, views[k].distance_m);
                 sum += moments.roughness() * (2.0 * snr);
             }
@@ -383,7 +431,7 @@ mod tests {
             let at = |state: &[f64], expand: bool| {
                 let position_m = locator.scene.layout().position_m(&state[..axes]);
                 let state = TargetState { position_m, offsets_m: &state[axes..] };
-                terms(&locator.scene, &evidence, state, expand, &mut Vec::new())
+                terms(&locator.scene, &evidence, state, expand, &mut TermMemory::default())
             };
             let point = locator.scene.layout().coordinates(&locator.system().coverage.at_height(u, v, w));
             let offsets_m = [1.3, -2.1, 0.4].into_iter().filter(|_| timed);
@@ -418,7 +466,13 @@ mod tests {
             if !fix.excluded.is_empty() {
                 continue;
             }
-            let terms = terms(&locator.scene, &survey.evidence, fix.position_m.into(), true, &mut Vec::new());
+            let terms = terms(
+                &locator.scene,
+                &survey.evidence,
+                fix.position_m.into(),
+                true,
+                &mut TermMemory::default(),
+            );
             let here = total_expansion(&terms, 2);
             let step = here.information.cholesky().unwrap().solve(&here.gradient);
             assert!(step.norm() < 3e-7, "seed {seed}, payload {payload}: {}", step.norm());
@@ -439,7 +493,8 @@ mod tests {
         assert!((gross_or_normal(2.9, variance, window).exp() - GROSS_SHARE).abs() < 1e-9);
         let normal = |error: f64| normal_ratio(error, variance, window);
         assert!((normal(0.2) / normal(0.0) - (-0.5f64).exp()).abs() < 1e-12);
-        let expansion = gross_or_normal_expansion(0.0, variance, window, &[3.0]);
+        let mut expansion = Expansion::default();
+        expand_gross_or_normal(0.0, variance, window, &[3.0], &mut expansion);
         let share = normal(0.0) / (GROSS_SHARE + normal(0.0));
         assert!((expansion.information[0] - share * 9.0 / variance).abs() < 1e-9);
     }

@@ -10,12 +10,12 @@ use super::clocks::{ClockUpdate, SurveyClocks};
 use super::coarse::{CoarseGrid, TooLarge, Values};
 use super::detection::{SearchRegion, resolution_m};
 use super::evidence::Evidence;
-use super::layout::View;
-use super::likelihood::{TargetState, Term, spectral_total, terms, total, total_expansion};
+use super::likelihood::{TargetState, Term, TermMemory, each_term, spectral_total, terms, total};
 use super::posterior::{Posterior, log_mean};
 use super::scene::Scene;
 use super::timing::too_weak;
-use crate::ascent::{Expansion, Summit, climb};
+use crate::ascent::{Ascent, Expansion, Summit};
+use crate::idle::Idle;
 use crate::location::{Caution, Fault};
 
 /// Largest number of grid peaks from which an ascent starts.
@@ -147,6 +147,17 @@ pub struct DirectLocator {
     pub(super) resolution_m: f64,
     /// Root mean square width of the subcarriers of an IRS.
     pub(super) spread_rad_s: f64,
+    memory: Idle<SearchMemory>,
+}
+
+/// Memory of a search.
+#[derive(Debug, Clone, Default)]
+struct SearchMemory {
+    ascent: Ascent,
+    /// Of terms without derivatives.
+    values: TermMemory,
+    /// Of terms with derivatives.
+    expansions: TermMemory,
 }
 
 impl DirectLocator {
@@ -156,7 +167,8 @@ impl DirectLocator {
         let grid = CoarseGrid::new(&scene)?;
         let region = SearchRegion::new(&scene, &grid.places);
         let spread_rad_s = scene.layout().spread_rad_s();
-        Ok(Self { region, grid, scene, settings, resolution_m: resolution_m(system), spread_rad_s })
+        let resolution_m = resolution_m(system);
+        Ok(Self { region, grid, scene, settings, resolution_m, spread_rad_s, memory: Idle::default() })
     }
 
     /// The system whose targets are located.
@@ -318,7 +330,9 @@ impl DirectLocator {
 
     /// The certainty of a fix at a state; none where some direction is not determined.
     fn certainty(&self, survey: &Survey, at: &DVector<f64>, noise_factor: f64) -> Option<Certainty> {
-        let here = terms(&self.scene, &survey.evidence, self.state(at), true, &mut Vec::new());
+        let here = self.memory.with(|memory| {
+            terms(&self.scene, &survey.evidence, self.state(at), true, &mut memory.expansions)
+        });
         let prior = survey.clocks.as_ref().map_or(Expansion::zeros(at.len()), |clocks| clocks.expansion(at));
         Certainty::new(self, here, noise_factor, prior)
     }
@@ -374,7 +388,7 @@ impl DirectLocator {
     }
 
     fn terms(&self, evidence: &Evidence, state: TargetState) -> Vec<Term> {
-        terms(&self.scene, evidence, state, false, &mut Vec::new())
+        self.memory.with(|memory| terms(&self.scene, evidence, state, false, &mut memory.values))
     }
 
     /// The highest maximum of the likelihood.
@@ -386,22 +400,17 @@ impl DirectLocator {
         let top = peaks.first().map_or(0.0, |peak| peak.1);
         // A lower peak of the grid cannot belong to the highest peak or to one that is nearly as high.
         let least = top - self.grid.loss * top.abs() - NEARLY_AS_HIGH;
-        let mut views: Vec<View> = Vec::new();
-        let mut objective = |at: &DVector<f64>| {
-            let terms = terms(&self.scene, evidence, self.state(at), true, &mut views);
-            let mut total = total_expansion(&terms, at.len());
-            if let Some(clocks) = clocks {
-                total += clocks.expansion(at);
-            }
-            total
-        };
         let offsets = clocks.as_ref().map_or(0, SurveyClocks::nodes);
         let longest = DVector::repeat(self.grid.places.dimensions() + offsets, self.longest_step_m());
         let mut summits: Vec<Summit> = peaks
             .iter()
             .take(MOST_CLIMBS)
             .filter(|peak| peak.1 >= least)
-            .map(|peak| climb(self.start(peak.0, clocks.as_ref()), &longest, &mut objective))
+            .map(|peak| {
+                let mut at = self.start(peak.0, clocks.as_ref());
+                let value = self.climb(evidence, clocks.as_ref(), &mut at, &longest);
+                Summit { at, value }
+            })
             .collect();
         // A peak outside the area is used only where there is none inside.
         let rank = |summit: &Summit| (self.searched(&summit.at), summit.value);
@@ -415,6 +424,27 @@ impl DirectLocator {
         let freedom = entries as f64 - evidence.spectra() as f64 - 0.5 * summit.at.len() as f64;
         let explained = spectral_total(&self.terms(evidence, self.state(&summit.at)));
         Ok(Candidate { summit, noise_factor: noise_factor(energy - explained, freedom) })
+    }
+
+    /// Climbs from a state to a maximum of the likelihood, with the prior of the clocks, and says how high that is.
+    fn climb(
+        &self,
+        evidence: &Evidence,
+        clocks: Option<&SurveyClocks>,
+        at: &mut DVector<f64>,
+        longest: &DVector<f64>,
+    ) -> f64 {
+        self.memory.with(|SearchMemory { ascent, expansions, .. }| {
+            ascent.climb(0.0, at, longest, |at, total| {
+                total.set_zeros(at.len());
+                each_term(&self.scene, evidence, self.state(at), true, expansions, |term| {
+                    total.add(term.expansion, term.places);
+                });
+                if let Some(clocks) = clocks {
+                    clocks.add_to(total, at);
+                }
+            })
+        })
     }
 
     /// The position with these free coordinates.

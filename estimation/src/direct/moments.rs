@@ -22,15 +22,22 @@ use num_complex::Complex64;
 use super::joint::OthersPath;
 use super::layout::{Layout, View};
 use crate::ascent::Expansion;
+use crate::dense::{assign, factorise, set_zeros, solve_factorised};
 
 /// Less of an atom than this share is rounding.
 const LEAST_SHARE: f64 = 1e-9;
 
-/// The targets as the sensors of one node see them: beamformed data, and inner products of the responses.
-#[derive(Debug, Clone)]
+/// The targets as the sensors of one node see them.
+#[derive(Debug, Clone, Copy)]
 pub(super) struct NodeSight<'a> {
     spectrum: Option<&'a [Vec<Complex64>]>,
-    sensing: Vec<&'a View>,
+    sensing: &'a [&'a View],
+    products: &'a NodeProducts,
+}
+
+/// Beamformed data of a node, and inner products of its responses.
+#[derive(Debug, Clone, Default)]
+pub(super) struct NodeProducts {
     /// Per target: `a^H Y` over all subcarriers; empty where no derivatives are wanted.
     rows: Vec<Vec<Complex64>>,
     /// Inner products of all responses and derivatives, target by target.
@@ -38,38 +45,50 @@ pub(super) struct NodeSight<'a> {
 }
 
 impl<'a> NodeSight<'a> {
-    /// `spectrum` has one row for each sensor, over all subcarriers; `sensing` are the views of this node, one for each target.
-    pub fn new(spectrum: Option<&'a [Vec<Complex64>]>, sensing: Vec<&'a View>) -> Self {
-        let expanded = |view: &&&View| view.arrival.len() > 1;
-        let rows = spectrum.map_or(Vec::new(), |spectrum| {
-            sensing.iter().filter(expanded).map(|view| beamformed(spectrum, &view.arrival[0])).collect()
-        });
-        let responses: Vec<&Vec<Complex64>> = sensing.iter().flat_map(|view| &view.arrival).collect();
-        let gram = gram(&responses);
-        Self { spectrum, sensing, rows, gram }
+    /// `spectrum` has one row for each sensor, over all subcarriers; `sensing` are the views of this node, one for each target. The
+    /// memory of `products` is used again.
+    pub fn new(
+        spectrum: Option<&'a [Vec<Complex64>]>,
+        sensing: &'a [&'a View],
+        products: &'a mut NodeProducts,
+    ) -> Self {
+        let NodeProducts { rows, gram } = products;
+        let expanded = sensing.iter().filter(|view| view.arrival.len() > 1);
+        rows.resize_with(if spectrum.is_some() { expanded.clone().count() } else { 0 }, Vec::new);
+        for (row, view) in rows.iter_mut().zip(expanded) {
+            beamform(spectrum.unwrap_or_default(), &view.arrival[0], row);
+        }
+        set_gram(gram, sensing.iter().flat_map(|view| &view.arrival));
+        Self { spectrum, sensing, products }
     }
 }
 
 /// `a^H Y`.
 pub(super) fn beamformed(spectrum: &[Vec<Complex64>], arrival: &[Complex64]) -> Vec<Complex64> {
-    let mut sum = vec![Complex64::ZERO; spectrum.first().map_or(0, Vec::len)];
+    let mut sum = Vec::new();
+    beamform(spectrum, arrival, &mut sum);
+    sum
+}
+
+fn beamform(spectrum: &[Vec<Complex64>], arrival: &[Complex64], sum: &mut Vec<Complex64>) {
+    sum.clear();
+    sum.resize(spectrum.first().map_or(0, Vec::len), Complex64::ZERO);
     for (row, a) in spectrum.iter().zip(arrival) {
         let conjugate = a.conj();
         sum.iter_mut().zip(row).for_each(|(s, y)| *s += y * conjugate);
     }
-    sum
 }
 
-fn gram<V: AsRef<[Complex64]>>(vectors: &[V]) -> CMatrix {
-    let mut gram = CMatrix::zeros(vectors.len(), vectors.len());
-    for (i, a) in vectors.iter().enumerate() {
-        for (j, b) in vectors.iter().enumerate().skip(i) {
-            let product = inner(a.as_ref(), b.as_ref());
+fn set_gram<'a>(gram: &mut CMatrix, vectors: impl Iterator<Item = &'a Vec<Complex64>> + Clone) {
+    let count = vectors.clone().count();
+    set_zeros(gram, (count, count));
+    for (i, a) in vectors.clone().enumerate() {
+        for (j, b) in vectors.clone().enumerate().skip(i) {
+            let product = inner(a, b);
             gram[(i, j)] = product;
             gram[(j, i)] = product.conj();
         }
     }
-    gram
 }
 
 /// `a^H b` of vectors of the same length.
@@ -91,7 +110,7 @@ pub(super) fn inner(a: &[Complex64], b: &[Complex64]) -> Complex64 {
 
 /// Inner products of data, atoms and derivatives of one path. Every target has the same number of parameters: its free
 /// coordinates, and then the clock offset of the sensing node if that is unknown.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Moments {
     /// `c = A^H Y`.
     pub product: DVector<Complex64>,
@@ -103,34 +122,57 @@ pub(super) struct Moments {
     pub mixed: CMatrix,
     /// `D^H D`.
     pub curvature: CMatrix,
-    /// Stream vectors of the targets, with delays and offset.
+}
+
+/// Memory of [`Moments`], for one path after the other.
+#[derive(Debug, Clone, Default)]
+pub(super) struct PathMemory {
+    phasors: Vec<Complex64>,
+    /// Stream vectors of the targets, with delays and offset, each with its derivatives.
     pub streams: Vec<Vec<Complex64>>,
+    /// Inner products of `streams`.
+    products: CMatrix,
+    received: Vec<Complex64>,
+    /// Of the atoms: `E`, then its Cholesky factor.
+    factor: CMatrix,
+    gains: DVector<Complex64>,
+    /// `E^-1 A^H D`.
+    explained: CMatrix,
 }
 
 impl Moments {
     /// The moments of path (l, k) for targets whose views at the reflecting IRS k are given; without spectrum the data count
     /// as zero. `offset` is the phasor `exp(-j w o_l)` on the subcarriers of IRS k where the clock offset of the node is a
     /// parameter.
-    pub fn new(
+    pub fn set(
+        &mut self,
         layout: &Layout,
         k: usize,
         node: &NodeSight,
         reflecting: &[&View],
         offset: Option<&[Complex64]>,
-    ) -> Self {
-        Self::of_streams(layout.range(k), node, turned_streams(layout, k, &node.sensing, reflecting, offset))
+        memory: &mut PathMemory,
+    ) {
+        memory.set_streams(layout, k, node.sensing, reflecting, offset);
+        self.set_products(layout.range(k), node, memory);
     }
 
     /// The moments of one target on path (l, k) beside others, which are projected out of its atom and derivatives and are no longer
     /// in the data, and the share of its atom that is left. `across` are the products of the others' responses with the target's.
-    pub fn beside(
+    pub fn set_beside(
+        &mut self,
         layout: &Layout,
         node: &NodeSight,
         reflecting: &View,
         across: &[Vec<Complex64>],
         others: &OthersPath,
-    ) -> (Self, f64) {
-        let streams = turned_streams(layout, others.k, &node.sensing, &[reflecting], None);
+        memory: &mut PathMemory,
+    ) -> f64 {
+        self.set(layout, others.k, node, &[reflecting], None, memory);
+        if across.is_empty() {
+            return 1.0;
+        }
+        let streams = &memory.streams;
         let mut along = CMatrix::zeros(across.len(), streams.len());
         for (t, (across, stream)) in across.iter().zip(&others.streams).enumerate() {
             let value = inner(stream, &streams[0]);
@@ -139,73 +181,67 @@ impl Moments {
                 along[(t, i)] = across[0] * inner(stream, &streams[i]) + across[i] * value;
             }
         }
-        let mut moments = Self::of_streams(layout.range(others.k), node, streams);
-        let whole = moments.gram[(0, 0)].re;
-        if across.is_empty() {
-            return (moments, 1.0);
-        }
+        let whole = self.gram[(0, 0)].re;
         let taken = &others.whitening * along;
         let common = |i: usize, j: usize| taken.column(i).dotc(&taken.column(j));
         let left = (1.0 - common(0, 0).re / whole).max(0.0);
         // Of an atom of which only rounding is left there is nothing.
-        moments.gram[(0, 0)] = Complex64::from(if left > LEAST_SHARE { left * whole } else { 0.0 });
-        for j in 0..moments.slopes.len() {
-            moments.mixed[(0, j)] -= common(0, 1 + j);
-            for i in 0..moments.slopes.len() {
-                moments.curvature[(i, j)] -= common(1 + i, 1 + j);
+        self.gram[(0, 0)] = Complex64::from(if left > LEAST_SHARE { left * whole } else { 0.0 });
+        for j in 0..self.slopes.len() {
+            self.mixed[(0, j)] -= common(0, 1 + j);
+            for i in 0..self.slopes.len() {
+                self.curvature[(i, j)] -= common(1 + i, 1 + j);
             }
         }
-        (moments, left)
+        left
     }
 
-    /// The moments of targets with these streams, each with its derivatives, on the subcarriers `own`.
-    fn of_streams(own: Range<usize>, node: &NodeSight, streams: Vec<Vec<Complex64>>) -> Self {
-        let sensing = &node.sensing;
-        let products = gram(&streams);
+    /// The moments of targets with the streams in `memory`, on the subcarriers `own`.
+    fn set_products(&mut self, own: Range<usize>, node: &NodeSight, memory: &mut PathMemory) {
+        let PathMemory { streams, products, received, .. } = memory;
+        let NodeSight { sensing, products: NodeProducts { rows, gram }, .. } = *node;
+        set_gram(products, streams.iter());
         let (targets, axes) = (sensing.len(), sensing.first().map_or(0, |view| view.arrival.len() - 1));
         let parameters = streams.len() / targets.max(1) - 1;
         // Places of the responses and streams of target t: value first, then derivatives.
         let arrival = |t: usize, i: usize| t * (1 + axes) + i;
         let stream = |t: usize, i: usize| t * (1 + parameters) + i;
         let count = targets * parameters;
-        let mut moments = Self {
-            product: DVector::zeros(targets),
-            gram: CMatrix::zeros(targets, targets),
-            slopes: DVector::zeros(count),
-            mixed: CMatrix::zeros(targets, count),
-            curvature: CMatrix::zeros(count, count),
-            streams: Vec::new(),
-        };
+        set_zeros(&mut self.product, (targets, 1));
+        set_zeros(&mut self.gram, (targets, targets));
+        set_zeros(&mut self.slopes, (count, 1));
+        set_zeros(&mut self.mixed, (targets, count));
+        set_zeros(&mut self.curvature, (count, count));
         if let Some(spectrum) = node.spectrum {
             for t in 0..targets {
                 let value = &streams[stream(t, 0)];
                 // What every sensor has received of this stream.
-                let received: Vec<Complex64> =
-                    spectrum.iter().map(|row| inner(value, &row[own.clone()])).collect();
+                received.clear();
+                received.extend(spectrum.iter().map(|row| inner(value, &row[own.clone()])));
                 let arrivals = &sensing[t].arrival;
-                moments.product[t] = inner(&arrivals[0], &received);
+                self.product[t] = inner(&arrivals[0], received);
                 for i in 0..parameters {
-                    let mut slope = inner(&streams[stream(t, 1 + i)], &node.rows[t][own.clone()]);
+                    let mut slope = inner(&streams[stream(t, 1 + i)], &rows[t][own.clone()]);
                     if i < axes {
-                        slope += inner(&arrivals[1 + i], &received);
+                        slope += inner(&arrivals[1 + i], received);
                     }
-                    moments.slopes[t * parameters + i] = slope;
+                    self.slopes[t * parameters + i] = slope;
                 }
             }
         }
         for s in 0..targets {
             for t in 0..targets {
-                let a = |i: usize, j: usize| node.gram[(arrival(s, i), arrival(t, j))];
+                let a = |i: usize, j: usize| gram[(arrival(s, i), arrival(t, j))];
                 let r = |i: usize, j: usize| products[(stream(s, i), stream(t, j))];
                 let (across, along) = (a(0, 0), r(0, 0));
-                moments.gram[(s, t)] = across * along;
+                self.gram[(s, t)] = across * along;
                 for j in 1..=parameters {
                     let column = t * parameters + j - 1;
                     let mut mixed = across * r(0, j);
                     if j <= axes {
                         mixed += a(0, j) * along;
                     }
-                    moments.mixed[(s, column)] = mixed;
+                    self.mixed[(s, column)] = mixed;
                     // The rest is Hermitian.
                     for i in (1..=parameters).take_while(|&i| s < t || (s == t && i <= j)) {
                         let row = s * parameters + i - 1;
@@ -219,33 +255,46 @@ impl Moments {
                         if i <= axes && j <= axes {
                             curvature += a(i, j) * along;
                         }
-                        moments.curvature[(row, column)] = curvature;
-                        moments.curvature[(column, row)] = curvature.conj();
+                        self.curvature[(row, column)] = curvature;
+                        self.curvature[(column, row)] = curvature.conj();
                     }
                 }
             }
         }
-        moments.streams = streams.into_iter().step_by(1 + parameters).collect();
-        moments
     }
 
     /// Value, gradient and information with the gains fitted. Zero where the atoms are not independent.
-    pub fn expansion(&self) -> Expansion {
+    pub fn expand(&self, memory: &mut PathMemory, into: &mut Expansion) {
         let (targets, count) = (self.product.len(), self.slopes.len());
-        let parameters = count / targets;
-        let Some(factor) = self.gram.clone().cholesky() else { return Expansion::zeros(count) };
-        let gains = factor.solve(&self.product);
-        let explained = factor.solve(&self.mixed);
-        let gain = |column: usize| gains[column / parameters];
-        let gradient = DVector::from_fn(count, |j, _| {
+        into.set_zeros(count);
+        let PathMemory { factor, gains, explained, .. } = memory;
+        assign(factor, &self.gram);
+        if !factorise(factor) {
+            return;
+        }
+        assign(gains, &self.product);
+        assign(explained, &self.mixed);
+        solve_factorised(factor, gains);
+        solve_factorised(factor, explained);
+        into.value = self.product.dotc(gains).re;
+        let gain = |column: usize| gains[column * targets / count];
+        for j in 0..count {
             let fitted: Complex64 = (0..targets).map(|s| gains[s].conj() * self.mixed[(s, j)]).sum();
-            2.0 * (gain(j) * (self.slopes[j].conj() - fitted)).re
-        });
-        let information = DMatrix::from_fn(count, count, |i, j| {
-            let along: Complex64 = (0..targets).map(|s| self.mixed[(s, i)].conj() * explained[(s, j)]).sum();
-            2.0 * (gain(i).conj() * gain(j) * (self.curvature[(i, j)] - along)).re
-        });
-        Expansion { value: self.product.dotc(&gains).re, gradient, information }
+            into.gradient[j] = 2.0 * (gain(j) * (self.slopes[j].conj() - fitted)).re;
+            for i in 0..count {
+                let along: Complex64 =
+                    (0..targets).map(|s| self.mixed[(s, i)].conj() * explained[(s, j)]).sum();
+                let curvature = self.curvature[(i, j)] - along;
+                into.information[(i, j)] = 2.0 * (gain(i).conj() * gain(j) * curvature).re;
+            }
+        }
+    }
+
+    /// [`Self::expand`] into memory of its own.
+    pub fn expansion(&self) -> Expansion {
+        let mut expansion = Expansion::default();
+        self.expand(&mut PathMemory::default(), &mut expansion);
+        expansion
     }
 }
 
@@ -256,12 +305,22 @@ impl Moments {
     }
 
     /// `Re D^H (I - P_A) D / ||m||^2` of one target: the information per unit of log-likelihood ratio, halved.
-    pub fn roughness(&self) -> DMatrix<f64> {
+    pub fn set_roughness(&self, roughness: &mut DMatrix<f64>) {
         let (count, energy) = (self.slopes.len(), self.energy().max(f64::MIN_POSITIVE));
-        DMatrix::from_fn(count, count, |i, j| {
-            let along = self.mixed[(0, i)].conj() * self.mixed[(0, j)] / energy;
-            (self.curvature[(i, j)] - along).re / energy
-        })
+        set_zeros(roughness, (count, count));
+        for j in 0..count {
+            for i in 0..count {
+                let along = self.mixed[(0, i)].conj() * self.mixed[(0, j)] / energy;
+                roughness[(i, j)] = (self.curvature[(i, j)] - along).re / energy;
+            }
+        }
+    }
+
+    /// [`Self::set_roughness`] into memory of its own.
+    pub fn roughness(&self) -> DMatrix<f64> {
+        let mut roughness = DMatrix::default();
+        self.set_roughness(&mut roughness);
+        roughness
     }
 
     /// The moments of one target with respect to a state of which its parameters are the linear function `map`.
@@ -273,7 +332,6 @@ impl Moments {
             slopes: map.tr_mul(&self.slopes),
             mixed: &self.mixed * &map,
             curvature: map.tr_mul(&self.curvature) * &map,
-            streams: Vec::new(),
         }
     }
 
@@ -287,46 +345,49 @@ impl Moments {
     }
 }
 
-/// Per target: stream vector with delay and offset, and its derivatives with respect to coordinates and offset.
-fn turned_streams(
-    layout: &Layout,
-    k: usize,
-    sensing: &[&View],
-    reflecting: &[&View],
-    offset: Option<&[Complex64]>,
-) -> Vec<Vec<Complex64>> {
-    let own = layout.range(k);
-    let frequencies = &layout.frequencies_rad_s()[own.clone()];
-    let mut all = Vec::with_capacity(sensing.len() * (2 + layout.axes().len()));
-    for (sensor, reflector) in sensing.iter().zip(reflecting) {
-        let mut phasors: Vec<Complex64> = sensor.phasors[own.clone()]
-            .iter()
-            .zip(&reflector.phasors[own.clone()])
-            .map(|(a, b)| a * b)
-            .collect();
-        if let Some(offset) = offset {
-            phasors.iter_mut().zip(offset).for_each(|(phasor, offset)| *phasor *= offset);
-        }
-        let value: Vec<Complex64> =
-            reflector.streams[0].iter().zip(&phasors).map(|(r, phasor)| r * phasor).collect();
-        let delayed = |slope_s: f64| {
-            value.iter().zip(frequencies).map(move |(v, w)| v * Complex64::new(0.0, -w * slope_s))
-        };
-        let derivatives: Vec<Vec<Complex64>> = reflector.streams[1..]
-            .iter()
-            .enumerate()
-            .map(|(i, stream)| {
+impl PathMemory {
+    /// Per target: stream vector with delay and offset, and its derivatives with respect to coordinates and offset.
+    fn set_streams(
+        &mut self,
+        layout: &Layout,
+        k: usize,
+        sensing: &[&View],
+        reflecting: &[&View],
+        offset: Option<&[Complex64]>,
+    ) {
+        let own = layout.range(k);
+        let frequencies = &layout.frequencies_rad_s()[own.clone()];
+        let given = reflecting.first().map_or(1, |view| view.streams.len());
+        let each = given + usize::from(given > 1 && offset.is_some());
+        self.streams.resize_with(sensing.len() * each, Vec::new);
+        let targets = sensing.iter().zip(reflecting).zip(self.streams.chunks_exact_mut(each));
+        for ((sensor, reflector), streams) in targets {
+            let phasors = &mut self.phasors;
+            let both = sensor.phasors[own.clone()].iter().zip(&reflector.phasors[own.clone()]);
+            refill(phasors, both.map(|(a, b)| a * b));
+            if let Some(offset) = offset {
+                phasors.iter_mut().zip(offset).for_each(|(phasor, offset)| *phasor *= offset);
+            }
+            let Some((value, derivatives)) = streams.split_first_mut() else { continue };
+            refill(value, reflector.streams[0].iter().zip(&*phasors).map(|(r, phasor)| r * phasor));
+            let delayed = |slope_s: f64| {
+                value.iter().zip(frequencies).map(move |(v, w)| v * Complex64::new(0.0, -w * slope_s))
+            };
+            let (by_place, by_offset) = derivatives.split_at_mut(given - 1);
+            for ((i, stream), derivative) in reflector.streams[1..].iter().enumerate().zip(by_place) {
                 let slope_s = (sensor.direction[i] + reflector.direction[i]) / SPEED_OF_LIGHT_M_S;
-                let own = stream.iter().zip(&phasors).map(|(r, phasor)| r * phasor);
-                own.zip(delayed(slope_s)).map(|(own, delayed)| own + delayed).collect()
-            })
-            .collect();
-        // The offset in metres, so that all parameters have the same scale.
-        let by_offset =
-            offset.filter(|_| !derivatives.is_empty()).map(|_| delayed(1.0 / SPEED_OF_LIGHT_M_S).collect());
-        all.push(value);
-        all.extend(derivatives);
-        all.extend(by_offset);
+                let turned = stream.iter().zip(&*phasors).map(|(r, phasor)| r * phasor);
+                refill(derivative, turned.zip(delayed(slope_s)).map(|(turned, delayed)| turned + delayed));
+            }
+            // The offset in metres, so that all parameters have the same scale.
+            for derivative in by_offset {
+                refill(derivative, delayed(1.0 / SPEED_OF_LIGHT_M_S));
+            }
+        }
     }
-    all
+}
+
+fn refill(list: &mut Vec<Complex64>, values: impl Iterator<Item = Complex64>) {
+    list.clear();
+    list.extend(values);
 }

@@ -267,7 +267,7 @@ impl SeveralSearch<'_> {
     fn expand(&self, state: &DVector<f64>) -> Expansion {
         let mut total = self.likelihood.expand(state);
         if let Some(clocks) = self.clocks() {
-            total += clocks.expansion(state);
+            clocks.add_to(&mut total, state);
         }
         total
     }

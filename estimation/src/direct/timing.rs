@@ -10,7 +10,7 @@ use nalgebra::DVector;
 use super::clocks::{ClockPrior, ClockUpdate, SurveyClocks};
 use super::evidence::{Evidence, NodeEvidence, PathEvidence};
 use super::lags::Lag;
-use super::likelihood::{TargetState, Term, terms};
+use super::likelihood::{TargetState, Term, TermMemory, each_term};
 use super::locate::{DirectLocator, Survey};
 
 /// Spacing of the lags in units of the width of the peak in delay, and largest deviation of a narrow prior in that unit.
@@ -156,12 +156,14 @@ impl DirectLocator {
     fn gain_of_lag(&self, survey: &Survey, l: usize, state: TargetState) -> f64 {
         let mut alone = survey.evidence.clone();
         (0..alone.nodes.len()).filter(|&other| other != l).for_each(|other| alone.nodes[other].clear());
-        let mut views = Vec::new();
+        let mut memory = TermMemory::default();
         let mut offsets_m = state.offsets_m.to_vec();
         let mut value = |lag_m: f64| -> f64 {
             offsets_m[l] = state.offsets_m[l] + lag_m;
             let tried = TargetState { offsets_m: &offsets_m, ..state };
-            terms(&self.scene, &alone, tried, false, &mut views).iter().map(Term::value).sum()
+            let mut sum = 0.0;
+            each_term(&self.scene, &alone, tried, false, &mut memory, |term| sum += term.expansion.value);
+            sum
         };
         let present = value(0.0);
         let lags = self.lags_s(self.system().clock_prior_s);

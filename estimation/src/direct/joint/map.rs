@@ -13,7 +13,7 @@ use num_complex::Complex64;
 
 use super::super::grid::RegularGrid;
 use super::super::layout::View;
-use super::super::moments::{Moments, beamformed, inner};
+use super::super::moments::{beamformed, inner};
 use super::others::OthersNode;
 use super::state::JointLikelihood;
 
@@ -127,14 +127,15 @@ impl JointLikelihood<'_> {
             let mut paths = Vec::new();
             let beams: Vec<Vec<Complex64>> =
                 sight.views.iter().map(|views| beamformed(rows, &views[l].arrival[0])).collect();
-            self.each_moment(&sight, l, rows, |k, Moments { gram, streams, .. }| {
+            self.each_moment(&sight, l, rows, |k, moments, memory| {
                 let range: Range<usize> = self.layout.range(k);
-                let products: Vec<Vec<Complex64>> = streams
+                let products: Vec<Vec<Complex64>> = memory
+                    .streams
                     .iter()
                     .zip(&beams)
                     .map(|(s, row)| s.iter().zip(&row[range.clone()]).map(|(s, y)| s.conj() * y).collect())
                     .collect();
-                paths.extend(gram.cholesky().map(|factor| (factor, products, range)));
+                paths.extend(moments.gram.clone().cholesky().map(|factor| (factor, products, range)));
             });
             let (offset_m, _) = lags.best(|phasors| {
                 let energy =

@@ -2,7 +2,7 @@
 //!
 //! With the atoms of the others as columns of A, `E = A^H A = L L^H` and `W = L^-1`, the projector onto what they leave is
 //! `I - A W^H W A^H`. It is applied to the data once; then the likelihood of one target more is that of a single target whose
-//! atom and derivatives have lost their products with A ([`Moments::beside`]). What the likelihood loses without one of the targets
+//! atom and derivatives have lost their products with A ([`Moments::set_beside`]). What the likelihood loses without one of the targets
 //! is `|alpha_t|^2 / (E^-1)_tt`, its gain alpha fitted together with the others.
 
 use model::{CMatrix, Point};
@@ -10,7 +10,7 @@ use nalgebra::DVector;
 use num_complex::Complex64;
 
 use super::super::layout::View;
-use super::super::moments::{Moments, NodeSight, inner};
+use super::super::moments::{Moments, NodeProducts, NodeSight, PathMemory, inner};
 use super::state::JointLikelihood;
 use crate::ascent::Expansion;
 
@@ -66,11 +66,13 @@ impl JointLikelihood<'_> {
                 return OthersNode { l, rows: left, arrivals, paths: self.paths(l).map(path).collect() };
             }
             let whole = left.clone();
-            let node = NodeSight::new(Some(&whole), sensing);
+            let mut products = NodeProducts::default();
+            let node = NodeSight::new(Some(&whole), &sensing, &mut products);
             let path = |k: usize| {
                 let reflecting: Vec<&View> = sight.views.iter().map(|views| &views[k]).collect();
-                let Moments { gram, product, streams, .. } =
-                    Moments::new(self.layout, k, &node, &reflecting, None);
+                let (mut moments, mut memory) = (Moments::default(), PathMemory::default());
+                moments.set(self.layout, k, &node, &reflecting, None, &mut memory);
+                let (Moments { gram, product, .. }, streams) = (moments, memory.streams);
                 let factor = gram.cholesky().map(|factor| factor.unpack());
                 let whitening = factor
                     .and_then(|lower| lower.solve_lower_triangular(&CMatrix::identity(count, count)))
@@ -92,23 +94,27 @@ impl JointLikelihood<'_> {
         each.collect()
     }
 
-    /// Calls `take` with (l, k, moments, share of the atom that is left) of every path for a target beside others, seen with
+    /// Calls `take` with (l, k, moments and memory to expand them, share of the atom that is left) of every path for a target beside others, seen with
     /// these views.
     pub fn each_beside(
         &self,
         others: &[OthersNode],
         views: &[View],
-        mut take: impl FnMut(usize, usize, Moments, f64),
+        mut take: impl FnMut(usize, usize, (&Moments, &mut PathMemory), f64),
     ) {
+        let (mut products, mut memory) = (NodeProducts::default(), PathMemory::default());
+        let mut moments = Moments::default();
         for node in others {
             let sensor = &views[node.l];
-            let sight = NodeSight::new(Some(&node.rows), vec![sensor]);
-            let products =
+            let sensing = [sensor];
+            let sight = NodeSight::new(Some(&node.rows), &sensing, &mut products);
+            let responses =
                 |own: &Vec<Complex64>| sensor.arrival.iter().map(|arrival| inner(own, arrival)).collect();
-            let across: Vec<Vec<Complex64>> = node.arrivals.iter().map(products).collect();
+            let across: Vec<Vec<Complex64>> = node.arrivals.iter().map(responses).collect();
             for path in node.paths.iter().filter(|path| !path.is_singular()) {
-                let (moments, left) = Moments::beside(self.layout, &sight, &views[path.k], &across, path);
-                take(node.l, path.k, moments, left);
+                let reflecting = &views[path.k];
+                let left = moments.set_beside(self.layout, &sight, reflecting, &across, path, &mut memory);
+                take(node.l, path.k, (&moments, &mut memory), left);
             }
         }
     }
@@ -116,8 +122,11 @@ impl JointLikelihood<'_> {
     /// Value, gradient and information of one target beside others.
     pub fn expand_beside(&self, others: &[OthersNode], position_m: &Point) -> Expansion {
         let views = self.layout.views(position_m, true);
-        let mut total = Expansion::zeros(self.dimensions());
-        self.each_beside(others, &views, |_, _, moments, _| total += moments.expansion());
+        let (mut total, mut own) = (Expansion::zeros(self.dimensions()), Expansion::default());
+        self.each_beside(others, &views, |_, _, (moments, memory), _| {
+            moments.expand(memory, &mut own);
+            total += &own;
+        });
         total
     }
 }

@@ -253,7 +253,7 @@ fn widths_m(likelihood: &JointLikelihood, settings: &JointSettings) -> Option<Ve
         let sight = likelihood.sight(&DVector::from_vec(state), true);
         let (mut sums, mut paths) = (vec![0.0; dimensions], 0.0);
         for (l, rows) in likelihood.sensing() {
-            likelihood.each_moment(&sight, l, rows, |_, moments| {
+            likelihood.each_moment(&sight, l, rows, |_, moments, _| {
                 let roughness = moments.roughness();
                 sums.iter_mut().enumerate().for_each(|(i, sum)| *sum += roughness[(i, i)]);
                 paths += 1.0;

@@ -7,7 +7,7 @@ use num_complex::Complex64;
 
 use super::super::evidence::{Evidence, PathEvidence};
 use super::super::layout::{Layout, View};
-use super::super::moments::{Moments, NodeSight};
+use super::super::moments::{Moments, NodeProducts, NodeSight, PathMemory};
 use crate::ascent::Expansion;
 
 /// Spectra of several targets, with or without unknown clock offsets.
@@ -96,14 +96,17 @@ impl JointLikelihood<'_> {
     pub fn expand(&self, state: &DVector<f64>) -> Expansion {
         let sight = self.sight(state, true);
         let (targets, dimensions) = (sight.views.len(), self.dimensions());
-        let mut total = Expansion::zeros(state.len());
+        let (mut total, mut own) = (Expansion::zeros(state.len()), Expansion::default());
         for (l, rows) in self.sensing() {
             let mut places = Vec::with_capacity(targets * (dimensions + 1));
             for t in 0..targets {
                 places.extend((0..dimensions).map(|i| t * dimensions + i));
                 places.extend(self.offsets.then_some(targets * dimensions + l));
             }
-            self.each_moment(&sight, l, rows, |_, moments| total.add(&moments.expansion(), &places));
+            self.each_moment(&sight, l, rows, |_, moments, memory| {
+                moments.expand(memory, &mut own);
+                total.add(&own, &places);
+            });
         }
         // The offset of a node without spectra stays where it is.
         for l in (0..self.offset_count()).filter(|&l| self.paths(l).next().is_none()) {
@@ -112,20 +115,23 @@ impl JointLikelihood<'_> {
         total
     }
 
-    /// Calls `take` with the moments of every path that node `l` senses.
+    /// Calls `take` with the moments of every path that node `l` senses, and with memory to expand them.
     pub fn each_moment(
         &self,
         sight: &Sight,
         l: usize,
         rows: &[Vec<Complex64>],
-        mut take: impl FnMut(usize, Moments),
+        mut take: impl FnMut(usize, &Moments, &mut PathMemory),
     ) {
         let sensing: Vec<&View> = sight.views.iter().map(|views| &views[l]).collect();
-        let node = NodeSight::new(Some(rows), sensing);
+        let (mut products, mut memory) = (NodeProducts::default(), PathMemory::default());
+        let node = NodeSight::new(Some(rows), &sensing, &mut products);
+        let mut moments = Moments::default();
         for k in self.paths(l) {
             let reflecting: Vec<&View> = sight.views.iter().map(|views| &views[k]).collect();
             let turn = sight.turns[l].as_ref().map(|turn| &turn[self.layout.range(k)]);
-            take(k, Moments::new(self.layout, k, &node, &reflecting, turn));
+            moments.set(self.layout, k, &node, &reflecting, turn, &mut memory);
+            take(k, &moments, &mut memory);
         }
     }
 }

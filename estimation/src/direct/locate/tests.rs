@@ -1,5 +1,7 @@
-use super::super::test_scene::{Kind, TARGET_M, TestScene};
+use super::super::clocks::ClockPrior;
+use super::super::test_scene::{KINDS, Kind, TARGET_M, TestScene};
 use super::*;
+use crate::counting::own_allocations;
 
 #[test]
 fn noise_is_measured_on_what_the_fix_leaves() {
@@ -88,4 +90,39 @@ fn doubts_are_raised_at_their_limits() {
     assert_eq!(locator.doubts(1.9e-3, 1.1e-5, false), [Caution::BarelyDetected]);
     assert_eq!(locator.doubts(1.9e-3, 0.9e-5, true), [Caution::BarelyDetected]);
     assert_eq!(locator.doubts(1.9e-3, 0.9e-7 * 0.5, true), []);
+}
+
+/// Ascents from every grid peak of a second frame, whatever the paths deliver, clocks trusted or not: the memory of the first
+/// frame is enough.
+#[test]
+fn the_second_climb_allocates_nothing() {
+    type Delivered = fn(usize, usize) -> Kind;
+    let delivered: [Delivered; 4] =
+        [|_, _| Kind::Spectrum, |_, _| Kind::Block, |_, _| Kind::Delay, |l, k| KINDS[(l + k) % 3]];
+    let scene = TestScene::new(50.0);
+    let locator = &scene.locator;
+    let mut first = 0;
+    for (kind, timed) in delivered.into_iter().flat_map(|kind| [(kind, false), (kind, true)]) {
+        let counted = [0, 1].map(|frame| {
+            let evidence = scene.evidence(frame, TARGET_M, kind);
+            let survey = match timed {
+                true => locator.survey_with_clocks(evidence, ClockPrior::independent(3, 1e-8).unwrap()),
+                false => locator.survey(evidence),
+            };
+            let clocks = survey.clocks.as_ref();
+            let peaks = locator.grid.places.peaks(&survey.values.total);
+            let starts: Vec<_> = peaks.iter().take(4).map(|peak| locator.start(peak.0, clocks)).collect();
+            let longest = DVector::repeat(starts[0].len(), locator.longest_step_m());
+            let before = own_allocations();
+            for mut at in starts {
+                let value = locator.climb(&survey.evidence, clocks, &mut at, &longest);
+                assert!(value.is_finite());
+            }
+            own_allocations() - before
+        });
+        assert!(counted[1] == 0, "{counted:?}, clocks unknown: {timed}");
+        first += counted[0];
+    }
+    // What is counted would show.
+    assert!(first > 100, "{first}");
 }
