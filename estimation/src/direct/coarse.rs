@@ -462,4 +462,26 @@ mod tests {
             }
         }
     }
+
+    /// Echoes almost without noise from the middle of cells all over the area, where a grid is worst: its highest value is below the
+    /// peak by no more than its loss.
+    #[test]
+    fn a_cell_hides_no_more_than_the_loss() {
+        let scene = TestScene::new(90.0);
+        let (locator, coverage) = (&scene.locator, &scene.source.system().coverage);
+        let places = &locator.grid.places;
+        let half = DVector::from_vec(places.step.iter().map(|step| 0.5 * step).collect());
+        let middles = (0..places.points()).step_by(7).map(|point| places.coordinates(point) + &half);
+        let middles = middles.map(|middle| locator.position_m(&middle));
+        let mut most: f64 = 0.0;
+        for (frame, target_m) in (0..).zip(middles.filter(|middle| coverage.contains(*middle))) {
+            for kind in [Kind::Spectrum, Kind::Block] {
+                let survey = locator.survey(scene.evidence(frame, target_m, |_, _| kind));
+                let top = survey.values.total.iter().copied().fold(0.0, f64::max);
+                let hidden = 1.0 - top / locator.log_likelihood(&survey, target_m);
+                most = most.max(hidden);
+            }
+        }
+        assert!((0.7 * locator.grid.loss..locator.grid.loss).contains(&most), "{most}");
+    }
 }

@@ -60,11 +60,7 @@ pub(super) fn spectral_total(terms: &[Term]) -> f64 {
 /// The sum of all terms with its derivatives.
 pub(super) fn total_expansion(terms: &[Term], parameters: usize) -> Expansion {
     let mut total = Expansion::zeros(parameters);
-    for Term { expansion, .. } in terms {
-        total.value += expansion.value;
-        total.gradient += &expansion.gradient;
-        total.information += &expansion.information;
-    }
+    terms.iter().for_each(|term| total += &term.expansion);
     total
 }
 
