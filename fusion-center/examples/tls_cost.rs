@@ -2,8 +2,10 @@
 //!
 //! `cargo run --release -p hyloc-fusion-center --example tls_cost`
 //!
-//! Three nodes report frames at Table I to a fusion center whose estimator takes no time. A round measures the time from
-//! sending a frame to its last acknowledgement, one frame at a time, and the frames per second with 32 in flight.
+//! Three nodes report frames at Table I: first to a fusion center as it is, blocks of 8 bits, which is the default; then to one whose
+//! estimator takes no time, so that the connections alone are measured, with blocks of 8 bits and with blocks of 64 bits. A round
+//! measures the time from sending a frame to its last acknowledgement, one frame at a time, and the frames per second with 32 in
+//! flight. All processes of a deployment share the two threads of this one.
 #![allow(clippy::print_stdout)]
 
 #[path = "../tests/support/mod.rs"]
@@ -12,9 +14,12 @@ mod support;
 use std::time::{Instant, SystemTime};
 
 use estimation::fusion::{Estimator, FixMethod, FrameBlocks, FusedFix, FusionError};
-use hyloc_fusion_center::{FusionListeners, run_with};
+use hyloc_fusion_center::{FusionListeners, run, run_with};
 use model::Point;
 use proto::channel::connect;
+use proto::convert::PayloadFormat;
+use proto::samples::Precision;
+use proto::v1::FrameReport;
 use proto::v1::fusion_client::FusionClient;
 use support::{Echoes, Node, Options, application, options};
 use tokio_util::sync::CancellationToken;
@@ -56,11 +61,11 @@ fn certificates(directory: &std::path::Path) -> impl Fn(Role) -> Paths {
 struct Pipeline {
     nodes: Vec<Node>,
     frame: u64,
-    reports: Vec<proto::v1::FrameReport>,
+    reports: Vec<FrameReport>,
 }
 
 impl Pipeline {
-    async fn start(issue: Option<&impl Fn(Role) -> Paths>, echoes: &Echoes) -> Self {
+    async fn start(issue: Option<&impl Fn(Role) -> Paths>, estimator: bool, reports: &[FrameReport]) -> Self {
         let mut options = options(Options { queue: Some(256), ..Options::default() });
         if let Some(issue) = issue {
             let Paths { ca, cert, key } = issue(Role::FusionCenter);
@@ -70,7 +75,12 @@ impl Pipeline {
         let site = options.load().expect("a site");
         let listeners = FusionListeners::bind(&options).await.expect("ports");
         let address = listeners.grpc.local_addr().expect("an address").to_string();
-        tokio::spawn(run_with(Box::new(Instantly), options, site, listeners, CancellationToken::new()));
+        let stop = CancellationToken::new();
+        if estimator {
+            tokio::spawn(run(options, site, listeners, stop));
+        } else {
+            tokio::spawn(run_with(Box::new(Instantly), options, site, listeners, stop));
+        }
         let mut nodes = Vec::new();
         for index in 0..3 {
             let identity = issue.map(|issue| Identity::load(issue(Role::Node(index))).expect("an identity"));
@@ -80,13 +90,12 @@ impl Pipeline {
             let session = reply.expect("registered").into_inner().session;
             nodes.push(Node::open(client, index as usize, session).await);
         }
-        let reports = (0..3).map(|node| echoes.report(node, 0)).collect();
-        Self { nodes, frame: 0, reports }
+        Self { nodes, frame: 0, reports: reports.to_vec() }
     }
 
     async fn send(&mut self) {
         for (node, report) in self.nodes.iter_mut().zip(&self.reports) {
-            node.send(proto::v1::FrameReport { frame: self.frame, ..report.clone() }).await;
+            node.send(FrameReport { frame: self.frame, ..report.clone() }).await;
         }
         self.frame += 1;
     }
@@ -129,10 +138,22 @@ async fn main() {
     let directory = tempfile::tempdir().expect("a directory");
     let issue = certificates(directory.path());
     let echoes = Echoes::new();
-    let mut plain = Pipeline::start(None::<&fn(Role) -> Paths>, &echoes).await;
-    let mut secured = Pipeline::start(Some(&issue), &echoes).await;
-    let bytes: usize = plain.reports.iter().map(prost::Message::encoded_len).sum();
-    println!("{bytes} bytes per frame from three nodes");
+    for (what, estimator, precision) in [
+        ("as it is, blocks of 8 bits", true, Precision::Q8),
+        ("without an estimator, blocks of 8 bits", false, Precision::Q8),
+        ("without an estimator, blocks of 64 bits", false, Precision::F64),
+    ] {
+        let format = PayloadFormat { precision, ..PayloadFormat::default() };
+        let reports: Vec<FrameReport> = (0..3).map(|node| echoes.report_as(format, node, 0)).collect();
+        let bytes: usize = reports.iter().map(prost::Message::encoded_len).sum();
+        println!("\n{what}: {bytes} bytes per frame");
+        let mut plain = Pipeline::start(None::<&fn(Role) -> Paths>, estimator, &reports).await;
+        let mut secured = Pipeline::start(Some(&issue), estimator, &reports).await;
+        compare(&mut plain, &mut secured).await;
+    }
+}
+
+async fn compare(plain: &mut Pipeline, secured: &mut Pipeline) {
     println!("round   ms without   ms with   frames/s without   frames/s with");
     let (mut more_ms, mut shares) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {

@@ -133,10 +133,13 @@ impl Echoes {
     }
 
     pub fn report(&self, node: usize, frame: u64) -> v1::FrameReport {
+        self.report_as(PayloadFormat { precision: Precision::F64, ..PayloadFormat::default() }, node, frame)
+    }
+
+    pub fn report_as(&self, format: PayloadFormat, node: usize, frame: u64) -> v1::FrameReport {
         let received = self.source.frame(node, frame, self.source.target_m(frame));
         let delays = self.nodes[node].estimate(&received).unwrap();
         let times = Times { intended_ns: 1, received_ns: 2, filtered_ns: 3, sent_ns: 4 };
-        let format = PayloadFormat { precision: Precision::F64, ..PayloadFormat::default() };
         report_message(FrameId { run: RUN, frame }, node, &delays, format, times)
     }
 }

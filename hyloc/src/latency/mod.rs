@@ -151,3 +151,34 @@ fn counts(
     }
     Ok((all, without))
 }
+
+#[cfg(test)]
+mod tests {
+    use fusion_center::fix::Timing;
+
+    use super::*;
+
+    /// A measurement of frames with these times of the matched filter, the joint angles and the locator.
+    fn measured(nodes: usize, frames: &[[f64; 3]]) -> MeasuredCount {
+        let mut stages = StageHistograms::default();
+        for &[filter_ms, angles_ms, locate_ms] in frames {
+            let filter_ms = vec![filter_ms; nodes];
+            stages.record(&Timing { filter_ms, angles_ms, locate_ms, ..Timing::default() });
+        }
+        MeasuredCount { nodes, rate_hz: 10.0, judgement: Judgement::default(), stages }
+    }
+
+    /// The matched filters of all nodes count, and of every stage its fastest sample.
+    #[test]
+    fn the_stage_with_most_computing_time_limits() {
+        for (nodes, expected, time_ms, share) in [(2, "angles", 3.0, 0.5), (8, "filter", 8.0, 8.0 / 12.0)] {
+            let (stage, time, part) = measured(nodes, &[[1.0, 3.0, 1.0], [9.0, 4.0, 60.0]]).limiting_stage();
+            assert_eq!(stage, expected);
+            // Histograms keep three digits.
+            assert!((time - time_ms).abs() < 0.01 && (part - share).abs() < 0.01, "{time} {part}");
+        }
+        let (stage, _, share) = measured(2, &[[0.1, 0.1, 4.0]]).limiting_stage();
+        assert!(stage == "locate" && (share - 4.0 / 4.3).abs() < 0.01, "{stage} {share}");
+        assert_eq!(measured(3, &[]).limiting_stage(), ("none", 0.0, 0.0));
+    }
+}
