@@ -3,6 +3,8 @@
 import { byId } from "./dom.js";
 
 const SCALE = 2;
+// How long a browser may take to begin with a download.
+const PATIENCE_MS = 60000;
 const LOOKS = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-opacity", "stroke-dasharray", "stroke-linecap", "stroke-linejoin", "opacity",
   "font-family", "font-size", "font-weight", "text-anchor", "paint-order", "vector-effect"];
 
@@ -46,7 +48,7 @@ export function startSaving() {
       const link = document.createElement("a"), url = URL.createObjectURL(await pictureOf(button.dataset.save));
       Object.assign(link, { href: url, download: `hyloc-${button.dataset.save}.png` });
       link.click();
-      setTimeout(() => URL.revokeObjectURL(url), 1000);
+      setTimeout(() => URL.revokeObjectURL(url), PATIENCE_MS);
     });
   }
 }

@@ -150,7 +150,17 @@ impl Browser {
         self.command("POST", "actions", Some(&json!({"actions": [device]})));
     }
 
+    /// The middle of an element, once it stays where it is.
     fn middle(&self, selector: &str) -> [i32; 2] {
+        let mut before = None;
+        eventually(selector, || {
+            let here = self.middle_now(selector);
+            (before.replace(here) == Some(here)).then_some(here)
+        })
+        .0
+    }
+
+    fn middle_now(&self, selector: &str) -> [i32; 2] {
         let script = format!(
             "const e = document.querySelector('{selector}'); e.scrollIntoView({{block: 'nearest'}}); \
              const b = e.getBoundingClientRect(); return [b.left + b.width / 2, b.top + b.height / 2]"
