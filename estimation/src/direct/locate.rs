@@ -1,5 +1,7 @@
 //! The chain: coarse search, ascents from its peaks, exclusion of paths that disagree, detection, certainty.
 
+mod search;
+
 use std::fmt;
 
 use model::{Point, System};
@@ -10,24 +12,18 @@ use super::clocks::{ClockUpdate, SurveyClocks};
 use super::coarse::{CoarseGrid, TooLarge, Values};
 use super::detection::{SearchRegion, resolution_m};
 use super::evidence::Evidence;
-use super::likelihood::{TargetState, Term, TermMemory, each_term, spectral_total, terms, total};
+use super::likelihood::{TargetState, Term, terms, total};
 use super::posterior::{Posterior, log_mean};
 use super::scene::Scene;
 use super::timing::too_weak;
-use crate::ascent::{Ascent, Expansion, Summit};
+use crate::ascent::Expansion;
 use crate::idle::Idle;
 use crate::location::{Caution, Fault};
+use search::{Candidate, SearchMemory};
+pub(super) use search::{NEARLY_AS_HIGH, noise_factor};
 
-/// Largest number of grid peaks from which an ascent starts.
-const MOST_CLIMBS: usize = 6;
-/// Ascents also start from grid peaks that are lower than the highest by up to this log-likelihood ratio.
-pub(super) const NEARLY_AS_HIGH: f64 = 4.6;
 /// A position whose log-likelihood ratio to the fix is below minus this is neglected.
 pub(super) const NEGLIGIBLE: f64 = 18.0;
-/// Least number of complex degrees of freedom on which the noise power is measured again.
-const LEAST_FREEDOM: f64 = 100.0;
-/// Smallest plausible ratio of the noise power to the one that the nodes reported.
-const LEAST_NOISE: f64 = 0.5;
 
 /// Settings of the direct method.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -148,16 +144,6 @@ pub struct DirectLocator {
     /// Root mean square width of the subcarriers of an IRS.
     pub(super) spread_rad_s: f64,
     memory: Idle<SearchMemory>,
-}
-
-/// Memory of a search.
-#[derive(Debug, Clone, Default)]
-struct SearchMemory {
-    ascent: Ascent,
-    /// Of terms without derivatives.
-    values: TermMemory,
-    /// Of terms with derivatives.
-    expansions: TermMemory,
 }
 
 impl DirectLocator {
@@ -391,62 +377,6 @@ impl DirectLocator {
         self.memory.with(|memory| terms(&self.scene, evidence, state, false, &mut memory.values))
     }
 
-    /// The highest maximum of the likelihood.
-    fn search(&self, Survey { evidence, values, clocks }: &Survey) -> Result<Candidate, Missed> {
-        if evidence.terms() == 0 {
-            return Err(Missed::NoEvidence);
-        }
-        let peaks = self.grid.places.peaks(&values.total);
-        let top = peaks.first().map_or(0.0, |peak| peak.1);
-        // A lower peak of the grid cannot belong to the highest peak or to one that is nearly as high.
-        let least = top - self.grid.loss * top.abs() - NEARLY_AS_HIGH;
-        let offsets = clocks.as_ref().map_or(0, SurveyClocks::nodes);
-        let longest = DVector::repeat(self.grid.places.dimensions() + offsets, self.longest_step_m());
-        let mut summits: Vec<Summit> = peaks
-            .iter()
-            .take(MOST_CLIMBS)
-            .filter(|peak| peak.1 >= least)
-            .map(|peak| {
-                let mut at = self.start(peak.0, clocks.as_ref());
-                let value = self.climb(evidence, clocks.as_ref(), &mut at, &longest);
-                Summit { at, value }
-            })
-            .collect();
-        // A peak outside the area is used only where there is none inside.
-        let rank = |summit: &Summit| (self.searched(&summit.at), summit.value);
-        summits.sort_by(|a, b| {
-            let ((a_inside, a_value), (b_inside, b_value)) = (rank(a), rank(b));
-            b_inside.cmp(&a_inside).then(b_value.total_cmp(&a_value))
-        });
-        let summit = summits.into_iter().next().ok_or(Missed::Unobservable)?;
-        let (energy, entries) = evidence.spectral_energy();
-        // The coordinates are real unknowns besides the gains.
-        let freedom = entries as f64 - evidence.spectra() as f64 - 0.5 * summit.at.len() as f64;
-        let explained = spectral_total(&self.terms(evidence, self.state(&summit.at)));
-        Ok(Candidate { summit, noise_factor: noise_factor(energy - explained, freedom) })
-    }
-
-    /// Climbs from a state to a maximum of the likelihood, with the prior of the clocks, and says how high that is.
-    fn climb(
-        &self,
-        evidence: &Evidence,
-        clocks: Option<&SurveyClocks>,
-        at: &mut DVector<f64>,
-        longest: &DVector<f64>,
-    ) -> f64 {
-        self.memory.with(|SearchMemory { ascent, expansions, .. }| {
-            ascent.climb(0.0, at, longest, |at, total| {
-                total.set_zeros(at.len());
-                each_term(&self.scene, evidence, self.state(at), true, expansions, |term| {
-                    total.add(term.expansion, term.places);
-                });
-                if let Some(clocks) = clocks {
-                    clocks.add_to(total, at);
-                }
-            })
-        })
-    }
-
     /// The position with these free coordinates.
     pub(super) fn position_m(&self, at: &DVector<f64>) -> Point {
         self.scene.layout().position_m(at)
@@ -493,22 +423,6 @@ impl DirectLocator {
         let worst = paths.chain(sensors).filter(|d| d.loss.is_finite() && d.loss > threshold);
         worst.max_by(|a, b| a.loss.total_cmp(&b.loss))
     }
-}
-
-/// Ratio of the residual noise power of a fix to the one that the nodes reported, from the residual energy of the spectra and
-/// its degrees of freedom.
-///
-/// A node measures its noise on the residual of its own fit, which is the best of many and so leaves a little less than the
-/// noise; with a threshold in the far tail this causes several times too many false alarms. The fit of the position is the
-/// best of a few.
-pub(super) fn noise_factor(residual: f64, freedom: f64) -> f64 {
-    if freedom < LEAST_FREEDOM { 1.0 } else { (residual / freedom).max(LEAST_NOISE) }
-}
-
-/// The highest maximum of the likelihood with the ratio of [`noise_factor`].
-struct Candidate {
-    summit: Summit,
-    noise_factor: f64,
 }
 
 #[cfg(test)]
