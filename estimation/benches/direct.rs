@@ -2,7 +2,7 @@
 //!
 //! Bound at K = 3: 529 points of K L products in single precision, 1.3 Mflop; beams of the scan 0.5 Mflop; some ten
 //! evaluations of the ascent with derivatives at 90 kflop, 0.9 Mflop. At the quarter of the peak that code without AVX2 has
-//! (12 Gflop/s of double, 24 of single precision) 180 us. Measured 406 us on an AMD EPYC. With more IRSs the segments that a point sums over
+//! (12 Gflop/s of double, 24 of single precision) 180 us. Measured 375 us on an AMD EPYC. With more IRSs the segments that a point sums over
 //! get shorter (L / K subcarriers), and their ends cost more than they do: 2.5 ms at K = 8, 12 ms at K = 16.
 
 use hyloc_estimation::direct::{ClockPrior, Combination, DirectLocator, DirectSettings, Evidence, Survey};
