@@ -24,7 +24,8 @@ pub(crate) fn assign<T: ComplexField, C: Dim>(
     if into.shape() == from.shape() { into.copy_from(from) } else { into.clone_from(from) }
 }
 
-/// Replaces the lower triangle of a Hermitian matrix by its Cholesky factor; false where it is not positive definite.
+/// Replaces the lower triangle of a Hermitian matrix by its Cholesky factor; false where it is not positive definite. What is not a
+/// number stays so.
 pub(crate) fn factorise<T: ComplexField<RealField = f64>>(matrix: &mut DMatrix<T>) -> bool {
     for j in 0..matrix.ncols() {
         for k in 0..j {
@@ -33,7 +34,7 @@ pub(crate) fn factorise<T: ComplexField<RealField = f64>>(matrix: &mut DMatrix<T
             own.rows_range_mut(j..).axpy(factor, &before.rows_range(j..), T::one());
         }
         let square = matrix[(j, j)].clone().real();
-        if square.is_nan() || square <= 0.0 {
+        if square <= 0.0 {
             return false;
         }
         matrix.column_mut(j).rows_range_mut(j..).unscale_mut(square.sqrt());
