@@ -4,7 +4,6 @@
 //! `|c|^2 / ||m||^2 exp(2 d s - (B d)^2)`, `d = tau(x) + o - tau_0`, `s = Re(c^* c') / |c|^2`: value and slope at tau_0 are exact, the
 //! curvature is that of a known spectrum, and far from tau_0 the block carries no information. `s` is limited to B.
 
-use model::CMatrix;
 use num_complex::Complex64;
 
 use super::layout::{Layout, View};
@@ -26,15 +25,10 @@ impl BlockRows {
         for (rows, arrival) in self.0.iter_mut().zip(arrivals) {
             for (row, matrix) in rows.iter_mut().zip([&block.block, &block.block_derivative]) {
                 row.clear();
-                row.extend(block_row(matrix, arrival));
+                row.extend(matrix.column_iter().map(|column| inner(arrival, column.as_slice())));
             }
         }
     }
-}
-
-/// `a^H R`.
-pub(super) fn block_row(matrix: &CMatrix, arrival: &[Complex64]) -> impl Iterator<Item = Complex64> {
-    matrix.column_iter().map(|column| inner(arrival, column.as_slice()))
 }
 
 /// Term of a block at a path delay. `slopes_s` is the gradient of the delay with respect to the free coordinates, and to the offset of
