@@ -31,12 +31,15 @@ fn the_objective_is_as_accurate_as_asked_for() {
             let problem = problem(&scene(&Scenario::default().with_seed(seed).with_power_dbm(power)));
             let objective = |tolerance| {
                 let settings = AdmmSettings { tolerance, max_iterations: 20_000, ..AdmmSettings::default() };
-                solve(&problem, &settings).unwrap().objective
+                let solution = solve(&problem, &settings).unwrap();
+                assert!(solution.converged && solution.objective_error <= tolerance);
+                (solution.objective, solution.objective_error)
             };
-            let best = objective(1e-7);
-            for tolerance in [1e-3, 1e-4, 1e-5] {
-                let error = (objective(tolerance) / best - 1.0).abs();
-                assert!(error < tolerance, "seed {seed}, {power} dBm: {error:e} at {tolerance:e}");
+            let (best, _) = objective(1e-7);
+            for tolerance in [1e-2, 1e-3, 1e-4, 1e-5] {
+                let (found, estimated) = objective(tolerance);
+                let error = (found / best - 1.0).abs();
+                assert!(error < estimated, "seed {seed}, {power} dBm: {error:e}, estimated {estimated:e}");
             }
         }
     }

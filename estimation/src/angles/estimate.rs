@@ -46,8 +46,8 @@ pub struct AngleSettings {
     pub partial_rank: DepartureForm,
     /// How angles are extracted.
     pub extraction: Extraction,
-    /// Settings of the solver. The default tolerance is what the polish needs: with one of 1e-4, which takes seven times the
-    /// iterations, it ends at the same angles in all of 250 scenes from 40 dBm on, and has as many gross errors below.
+    /// Settings of the solver. The default tolerance is what the polish needs: with one of 1e-4, which takes four times the
+    /// iterations, it has as many gross errors at every power (`cargo run --release --example tolerance`).
     pub admm: AdmmSettings,
 }
 
@@ -57,7 +57,7 @@ impl Default for AngleSettings {
             lambda: 2.5,
             partial_rank: DepartureForm::Structured,
             extraction: Extraction::Polished,
-            admm: AdmmSettings { tolerance: 1e-2, ..AdmmSettings::default() },
+            admm: AdmmSettings { tolerance: 2e-2, ..AdmmSettings::default() },
         }
     }
 }

@@ -63,9 +63,11 @@ pub struct JointProblem {
 pub struct JointSolution {
     /// Objective at the returned point, corrected to first order for its infeasibility.
     pub objective: f64,
+    /// Estimated relative error of the objective.
+    pub objective_error: f64,
     /// Iterations until convergence or the limit.
     pub iterations: usize,
-    /// Whether both residuals fell below the tolerance before the iteration limit.
+    /// Whether the estimated error of the objective fell below the tolerance before the iteration limit.
     pub converged: bool,
     /// Relative primal residual of the returned point.
     pub primal_residual: f64,

@@ -67,6 +67,8 @@ impl AngleCase {
 #[derive(Debug, Clone, Serialize)]
 pub struct AngleAnswer {
     objective: f64,
+    /// Estimated relative error of the objective.
+    objective_error: f64,
     /// Median time of one solve from a cold start, with `--repeat`.
     #[serde(skip_serializing_if = "Option::is_none")]
     solve_time_s: Option<f64>,
@@ -154,6 +156,7 @@ fn answer(
         (0..count).map(|k| departure_rad(signals, problem, solution, k, &arrival_rad, spacing)).collect();
     AngleAnswer {
         objective: solution.objective,
+        objective_error: solution.objective_error,
         solve_time_s: None,
         iterations: solution.iterations,
         converged: solution.converged,

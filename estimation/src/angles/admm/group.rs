@@ -7,8 +7,8 @@ use model::CMatrix;
 use num_complex::Complex64;
 
 use super::super::problem::{DepartureForm, JointProblem};
-use super::Norms;
 use super::steps::{After, Before, SumDiagonals};
+use super::stopping::Norms;
 use crate::linalg::{
     ComplexLanes, Instructions, LANES, Lanes, PsdProjector, Scalar, dispatch, triangle_index,
 };
@@ -50,8 +50,10 @@ pub struct Group<T> {
     pub(super) departure_sums: Vec<ComplexLanes<T>>,
     /// <U, Z - B> of each block: its remaining infeasibility in units of 2 rho e_lk.
     pub(super) infeasibility: Lanes<T>,
-    /// Lanes in use.
-    pub(super) used: [bool; LANES],
+    /// `lambda (||X S - R||^2 - ||R||^2)` of each block.
+    pub(super) fit: Lanes<T>,
+    /// e_lk of each block, zero in lanes that are not in use.
+    pub(super) weight: [f64; LANES],
     pub norms: Norms,
 }
 
@@ -108,7 +110,8 @@ impl<T: Scalar> Group<T> {
             arrival_sums: zeros(sensors),
             departure_sums: zeros(corner),
             infeasibility: Lanes::ZERO,
-            used: [false; LANES],
+            fit: Lanes::ZERO,
+            weight: [0.0; LANES],
             norms: Norms::default(),
         }
     }
@@ -123,12 +126,12 @@ impl<T: Scalar> Group<T> {
             &mut self.departure_sums,
         ];
         lists.into_iter().for_each(|list| list.fill(ComplexLanes::ZERO));
-        self.used = [false; LANES];
+        self.weight = [0.0; LANES];
     }
 
-    /// Sets lambda R S^H (M x corner) of one block, given R S^H.
-    pub fn load(&mut self, lane: usize, product: &CMatrix, lambda: f64) {
-        self.used[lane] = true;
+    /// Sets lambda R S^H (M x corner) of one block, given R S^H, and its weight.
+    pub fn load(&mut self, lane: usize, product: &CMatrix, lambda: f64, weight: f64) {
+        self.weight[lane] = weight;
         for n in 0..self.corner {
             for m in 0..self.sensors {
                 set(&mut self.data[n * self.sensors + m], lane, product[(m, n)].conj() * lambda);
@@ -197,6 +200,6 @@ impl<T: Scalar> Group<T> {
     pub fn update(&mut self, rho: f64, relaxation: f64) {
         dispatch(self.instructions, Before { group: self, rho, relaxation });
         self.projector.project_group(&mut self.work);
-        dispatch(self.instructions, After { group: self, relaxation });
+        dispatch(self.instructions, After { group: self, rho, relaxation });
     }
 }

@@ -11,8 +11,8 @@
 //!
 //! Steps 2 to 4 of a block need no other block, so that an iteration is one parallel pass over groups of blocks, and
 //! sums over blocks are taken in a fixed order: the result does not depend on the number of threads.
-//! The iteration stops when the primal residual ||Z - B|| and the dual residual ||Z - Z_old||, each relative to the norm of
-//! its terms, are below the tolerance. The penalty is adapted to balance the two.
+//! The iteration ends when the estimated error of the objective ([`stopping`]) is below the tolerance. The penalty is adapted
+//! to balance the primal residual ||Z - B|| and the dual residual, each relative to the norm of its terms.
 //! Iterations are in single precision until the residuals are below 1e-4, far above its rounding, then in
 //! double precision if the tolerance asks for more. The units of the problem do not matter: blocks and signals are divided by powers of
 //! two first, x t and t, which makes lambda x t^2 and rho x of lambda and rho and changes no digit.
@@ -23,6 +23,7 @@
 mod group;
 mod penalty;
 mod steps;
+mod stopping;
 
 use model::CMatrix;
 use num_complex::Complex64;
@@ -32,19 +33,18 @@ use super::problem::{Departure, DepartureForm, JointProblem, JointSolution, Path
 use crate::linalg::{ComplexLanes, LANES, Scalar};
 use group::{Group, GroupKind, Place};
 use penalty::Penalty;
-
-/// Both relative residuals must fall below this multiple of the tolerance. The objective is reported with its
-/// first-order correction for infeasibility, so that its error is of second order in the residuals: below the
-/// tolerance in every case of the reference vectors and of 42 scenes of Table I and of a ring, by a factor of 2 at 1e-4 and 5 at 1e-6.
-const RESIDUAL_PER_TOLERANCE: f64 = 3.0;
+use stopping::{Norms, Travel};
 
 /// Relative residuals down to which iterations are in single precision: a thousand times its rounding.
 const SINGLE_RESIDUAL: f64 = 1e-4;
 
+/// Least tolerance of an objective that is found in single precision.
+const SINGLE_TOLERANCE: f64 = 1e-5;
+
 /// Settings of the solver.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AdmmSettings {
-    /// Relative accuracy of the objective. The stopping rule uses residuals: see `RESIDUAL_PER_TOLERANCE`.
+    /// Relative accuracy of the objective.
     pub tolerance: f64,
     /// Iteration limit, at least 1.
     pub max_iterations: usize,
@@ -164,16 +164,14 @@ impl JointSolver {
         let (lambda, rho) =
             (problem.lambda * units.block * units.signal.powi(2), settings.penalty * units.block);
         self.shared.begin(problem, units, lambda, rho);
-        let limit = RESIDUAL_PER_TOLERANCE * settings.tolerance;
-        let mut run =
-            Run { iterations: 0, norms: Norms::default(), settings, limit: limit.max(SINGLE_RESIDUAL) };
+        let mut run = Run::new(settings, constant(problem, units, lambda));
         let Self { kinds, single, double, shared, product, solution } = self;
         if fit_single(lambda, rho) {
             load(single, problem, units, shared, product);
-            run.go(single, problem, shared);
-            let ended = run.norms.is_below(limit) || run.iterations == settings.max_iterations;
-            if run.norms.is_finite() && ended {
-                return report(single, problem, units, shared, &run, limit, solution);
+            run.go(single, problem, shared, SINGLE_RESIDUAL);
+            let ended = run.is_accurate() && settings.tolerance >= SINGLE_TOLERANCE;
+            if run.norms.is_finite() && (ended || run.iterations == settings.max_iterations) {
+                return report(single, problem, units, shared, &run, solution);
             }
         }
         if double.len() != kinds.len() {
@@ -184,12 +182,11 @@ impl JointSolver {
             double.iter_mut().zip(&*single).for_each(|(double, single)| double.continue_from(single));
         } else {
             // Single precision does not hold the numbers of this problem.
-            (run.iterations, run.norms) = (0, Norms::default());
+            run = Run::new(settings, run.constant);
             shared.begin(problem, units, lambda, rho);
         }
-        run.limit = limit;
-        run.go(double, problem, shared);
-        report(double, problem, units, shared, &run, limit, solution);
+        run.go(double, problem, shared, 0.0);
+        report(double, problem, units, shared, &run, solution);
     }
 
     /// Makes groups, unless those of the last problem fit.
@@ -226,36 +223,59 @@ fn load<T: Scalar>(
             *product = CMatrix::zeros(path.block.nrows(), adjoint.ncols());
         }
         path.block.mul_to(adjoint, product);
-        groups[place.group].load(place.lane, product, scale);
+        groups[place.group].load(place.lane, product, scale, path.weight);
     }
     shared.update_inverses(groups);
+}
+
+/// What the Lagrangian of the scaled problem has whatever the iterate: `lambda sum e_lk ||R_lk||^2`.
+fn constant(problem: &JointProblem, units: Units, lambda: f64) -> f64 {
+    let unit = units.block * units.signal;
+    let energy = |path: &PathData| path.block.iter().map(|entry| entry.unscale(unit).norm_sqr()).sum::<f64>();
+    lambda * problem.paths.iter().map(|path| path.weight * energy(path)).sum::<f64>()
 }
 
 /// Iterations of one solve.
 struct Run<'a> {
     iterations: usize,
     norms: Norms,
+    travel: Travel,
+    /// Estimated relative error of the objective.
+    error: f64,
     settings: &'a AdmmSettings,
-    /// Residuals at which the iterations end.
-    limit: f64,
+    /// See [`constant`].
+    constant: f64,
 }
 
-impl Run<'_> {
-    /// Iterates until the residuals are below the limit, or as often as the settings allow.
+impl<'a> Run<'a> {
+    fn new(settings: &'a AdmmSettings, constant: f64) -> Self {
+        let (norms, travel) = (Norms::default(), Travel::default());
+        Self { iterations: 0, norms, travel, error: f64::INFINITY, settings, constant }
+    }
+
+    fn is_accurate(&self) -> bool {
+        self.error <= self.settings.tolerance
+    }
+
+    /// Iterates until the objective is accurate, both relative residuals are below a limit, or as often as the settings allow.
     fn go<T: Scalar>(
         &mut self,
         groups: &mut [Group<T>],
         problem: &JointProblem,
         shared: &mut SharedAverages,
+        least_residual: f64,
     ) {
         while self.iterations < self.settings.max_iterations {
             self.iterations += 1;
             shared.average_diagonals(problem, groups);
-            self.norms = update_blocks(groups, shared.penalty.rho(), self.settings.relaxation);
-            if self.norms.is_below(self.limit) || !self.norms.is_finite() {
+            let rho = shared.penalty.rho();
+            self.norms = update_blocks(groups, rho, self.settings.relaxation);
+            self.travel.add(&self.norms, rho);
+            self.error = self.travel.relative_error(&self.norms, rho, self.constant);
+            let (primal, dual) = self.norms.relative();
+            if self.is_accurate() || primal.max(dual) < least_residual || !self.norms.is_finite() {
                 return;
             }
-            let (primal, dual) = self.norms.relative();
             if self.settings.balanced
                 && let Some(factor) = shared.penalty.balance(self.iterations, primal, dual)
             {
@@ -274,12 +294,7 @@ fn update_blocks<T: Scalar>(groups: &mut [Group<T>], rho: f64, relaxation: f64) 
         groups.iter_mut().for_each(|group| group.update(rho, relaxation));
     }
     let mut sum = Norms::default();
-    for norms in groups.iter().map(|group| group.norms) {
-        sum.primal += norms.primal;
-        sum.dual += norms.dual;
-        sum.point += norms.point;
-        sum.multiplier += norms.multiplier;
-    }
+    groups.iter().for_each(|group| sum.add(&group.norms));
     sum
 }
 
@@ -338,7 +353,6 @@ fn report<T: Scalar>(
     units: Units,
     shared: &SharedAverages,
     run: &Run,
-    limit: f64,
     solution: &mut JointSolution,
 ) {
     solution.denoised.resize_with(problem.paths.len(), CMatrix::default);
@@ -376,7 +390,8 @@ fn report<T: Scalar>(
         used(&shared.departure[k], structured && reflected, &mut solution.departure[k]);
     }
     solution.iterations = run.iterations;
-    solution.converged = run.norms.is_below(limit);
+    solution.converged = run.is_accurate();
+    solution.objective_error = run.error;
     (solution.primal_residual, solution.dual_residual) = run.norms.relative();
 }
 
@@ -390,32 +405,6 @@ fn misfit(x: &CMatrix, signal: &CMatrix, block: &CMatrix) -> f64 {
         }
     }
     sum
-}
-
-/// Sums of squares over blocks that the stopping rule needs.
-#[derive(Debug, Clone, Copy, Default)]
-struct Norms {
-    primal: f64,
-    dual: f64,
-    point: f64,
-    multiplier: f64,
-}
-
-impl Norms {
-    /// Relative primal and dual residual.
-    fn relative(&self) -> (f64, f64) {
-        let ratio = |a: f64, b: f64| if a == 0.0 { 0.0 } else { (a / b.max(f64::MIN_POSITIVE)).sqrt() };
-        (ratio(self.primal, self.point), ratio(self.dual, self.multiplier))
-    }
-
-    fn is_below(&self, limit: f64) -> bool {
-        let (primal, dual) = self.relative();
-        primal <= limit && dual <= limit
-    }
-
-    fn is_finite(&self) -> bool {
-        [self.primal, self.dual, self.point, self.multiplier].iter().all(|norm| norm.is_finite())
-    }
 }
 
 /// Weighted mean of each diagonal over the blocks that share it, given as weight, lane and sums along the diagonals; the

@@ -1,8 +1,8 @@
 //! The entrywise steps of an iteration, written over vector registers: one lane per block.
 
 use super::super::problem::DepartureForm;
-use super::Norms;
 use super::group::Group;
+use super::stopping::Norms;
 use crate::linalg::register::{Complexes, Register};
 use crate::linalg::{Kernel, LANES, Scalar, triangle_index};
 
@@ -16,6 +16,7 @@ pub struct Before<'a, T> {
 /// U and Z from the projected point, the residuals, and the sums along diagonals.
 pub struct After<'a, T> {
     pub group: &'a mut Group<T>,
+    pub rho: f64,
     pub relaxation: f64,
 }
 
@@ -40,7 +41,7 @@ impl<T: Scalar> Kernel<T> for After<'_, T> {
 
     #[inline(always)]
     fn run<R: Register<Scalar = T>>(self) {
-        multiply::<R>(self.group, self.relaxation);
+        multiply::<R>(self.group, self.rho, self.relaxation);
         sum_diagonals::<R>(self.group);
     }
 }
@@ -57,7 +58,8 @@ impl<T: Scalar> Kernel<T> for SumDiagonals<'_, T> {
 /// Columns of X^H computed together, to reuse each entry of the inverse.
 const TILE: usize = 4;
 
-/// X^H = (lambda S S^H + 2 rho I)^-1 (lambda S R^H + 2 rho C^H), into the lower left of B.
+/// X^H = (lambda S S^H + 2 rho I)^-1 (lambda S R^H + 2 rho C^H), into the lower left of B. With Y the right-hand side, the misfit
+/// `lambda (||X S - R||^2 - ||R||^2)` is `Re <Y - 2 lambda R S^H - 2 rho X, X>`, without another product of matrices.
 #[inline(always)]
 fn denoise<R: Register>(group: &mut Group<R::Scalar>, rho: f64) {
     let (sensors, corner) = (group.sensors, group.corner);
@@ -72,6 +74,7 @@ fn denoise<R: Register>(group: &mut Group<R::Scalar>, rho: f64) {
             sum.scaled_plus(twice_rho, data).store(&mut group.work[row + m]);
         }
     }
+    let mut fit = R::zero();
     for n in 0..corner {
         let row = triangle_index(sensors + n, 0);
         let inverse = &group.inverse[n * corner..(n + 1) * corner];
@@ -86,12 +89,17 @@ fn denoise<R: Register>(group: &mut Group<R::Scalar>, rho: f64) {
                     *sum = sum.plus(factor, Complexes::load(&group.work[source + t]));
                 }
             }
-            for (t, sum) in sums.iter().enumerate().take(width) {
-                sum.store(&mut group.model[row + first + t]);
+            for (t, &sum) in sums.iter().enumerate().take(width) {
+                let at = first + t;
+                sum.store(&mut group.model[row + at]);
+                let data = Complexes::<R>::load(&group.data[n * sensors + at]);
+                let slope = Complexes::load(&group.work[row + at]) - data - data - sum.scaled(twice_rho);
+                fit = fit + sum.along(slope);
             }
             first += width;
         }
     }
+    fit.store(&mut group.fit);
 }
 
 /// T(v_l) in the upper left of B and T(u_k), or C - I / (2 rho), in the lower right.
@@ -134,44 +142,49 @@ fn relax<R: Register>(group: &mut Group<R::Scalar>, relaxation: f64) {
     }
 }
 
-/// With the new Z in the scratch: U <- U + Z - B^, the residuals, and Z in its place.
+/// With the new Z in the scratch: U <- U + Z - B^, the sums of the stopping rule, and Z in its place.
 #[inline(always)]
-fn multiply<R: Register>(group: &mut Group<R::Scalar>, relaxation: f64) {
+fn multiply<R: Register>(group: &mut Group<R::Scalar>, rho: f64, relaxation: f64) {
     let (alpha, rest) = (R::splat(relaxation), R::splat(1.0 - relaxation));
     let order = group.sensors + group.corner;
-    let [mut primal, mut dual, mut point_norm, mut multiplier_norm, mut along] = [R::zero(); 5];
+    // Squares of Z - B, d, Z, U and of the steps of Z and U; then <U, Z - B> and the trace of B.
+    let mut squares = [R::zero(); 6];
+    let [mut along, mut trace] = [R::zero(); 2];
     for i in 0..order {
         let row = triangle_index(i, 0);
         for j in 0..=i {
             let (new, model) =
                 (Complexes::<R>::load(&group.work[row + j]), Complexes::load(&group.model[row + j]));
-            let old = Complexes::<R>::load(&group.point[row + j]);
+            let (old, before) =
+                (Complexes::<R>::load(&group.point[row + j]), Complexes::load(&group.multiplier[row + j]));
             let relaxed = model.scaled_plus(alpha, old.scaled(rest));
-            let multiplier = Complexes::load(&group.multiplier[row + j]) + new - relaxed;
+            let multiplier = before + new - relaxed;
             multiplier.store(&mut group.multiplier[row + j]);
             new.store(&mut group.point[row + j]);
             // Off-diagonal entries stand for two.
             let twice = R::splat(if i == j { 1.0 } else { 2.0 });
-            let gap = new - model;
-            primal = gap.energy().mul_add(twice, primal);
-            dual = (new - old).energy().mul_add(twice, dual);
-            point_norm = new.energy().mul_add(twice, point_norm);
-            multiplier_norm = multiplier.energy().mul_add(twice, multiplier_norm);
+            let (gap, step) = (new - model, multiplier - before);
+            let terms = [gap, old - model - step, new, multiplier, new - old, step];
+            for (sum, term) in squares.iter_mut().zip(terms) {
+                *sum = term.energy().mul_add(twice, *sum);
+            }
             along = multiplier.along(gap).mul_add(twice, along);
+            if i == j {
+                trace = trace + model.re;
+            }
         }
     }
     along.store(&mut group.infeasibility);
-    let used = group.used;
+    let lagrangian = trace + R::splat(2.0 * rho) * along + R::load(&group.fit);
+    let weight = group.weight;
     let total = |sum: R| -> f64 {
         let lanes = sum.to_array();
-        (0..LANES).filter(|&lane| used[lane]).map(|lane| lanes[lane].into()).sum()
+        let used = (0..LANES).filter(|&lane| weight[lane] > 0.0);
+        used.map(|lane| weight[lane] * lanes[lane].into()).sum()
     };
-    group.norms = Norms {
-        primal: total(primal),
-        dual: total(dual),
-        point: total(point_norm),
-        multiplier: total(multiplier_norm),
-    };
+    let [primal, dual, point, multiplier, point_step, multiplier_step] = squares.map(total);
+    let lagrangian = total(lagrangian);
+    group.norms = Norms { primal, dual, point, multiplier, point_step, multiplier_step, lagrangian };
 }
 
 /// Sums of Z + U along the subdiagonals of both corners.
