@@ -1,7 +1,7 @@
 //! What a viewer can take along: the history of the fixes, and the site.
 
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::ops::Range;
 
 use axum::Json;
 use axum::body::{Body, Bytes};
@@ -12,14 +12,14 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::ApiState;
-use crate::history::{CSV_HEADER, PastFix, WINDOW_S};
+use crate::history::{CSV_HEADER, FixHistory, PastFix, WINDOW_S};
 
 /// Fixes of an answer unless it is asked for others, and at most.
 const FEW: usize = 1200;
 const MOST: usize = 6000;
 
 /// Fixes that are written at once.
-const CHUNK: usize = 256;
+const CHUNK: u64 = 256;
 
 #[derive(Debug, Deserialize)]
 pub struct Wanted {
@@ -29,13 +29,12 @@ pub struct Wanted {
 /// `GET /api/history`.
 pub async fn history(State(state): State<ApiState>, Query(Wanted { most }): Query<Wanted>) -> Json<Value> {
     let fixes = state.viewer.history(|history| history.thinned(most.unwrap_or(FEW).min(MOST)));
-    let fixes: Vec<&PastFix> = fixes.iter().map(Arc::as_ref).collect();
     Json(json!({ "window_s": WINDOW_S, "fixes": fixes }))
 }
 
 /// `GET /api/fixes.csv`.
 pub async fn csv(State(state): State<ApiState>) -> Response {
-    lines(&state, "text/csv; charset=utf-8", "fixes.csv", CSV_HEADER, PastFix::csv)
+    lines(&state, "text/csv; charset=utf-8", "fixes.csv", CSV_HEADER, |fix| fix.brief.csv())
 }
 
 /// `GET /api/fixes.jsonl`.
@@ -44,7 +43,7 @@ pub async fn json_lines(State(state): State<ApiState>) -> Response {
     lines(&state, "application/jsonl; charset=utf-8", "fixes.jsonl", "", line)
 }
 
-/// The history as a file, written while it is read: a slow reader holds pointers, not text.
+/// The history as a file, copied while it is read: a slow reader holds no fixes, and misses those that grow too old meanwhile.
 fn lines(
     state: &ApiState,
     kind: &'static str,
@@ -52,10 +51,11 @@ fn lines(
     head: &'static str,
     line: fn(&PastFix) -> String,
 ) -> Response {
-    let fixes = state.viewer.history(|history| history.all());
-    let chunks = (0..fixes.len().div_ceil(CHUNK)).map(move |chunk| {
-        let of = &fixes[chunk * CHUNK..((chunk + 1) * CHUNK).min(fixes.len())];
-        Bytes::from(of.iter().map(|fix| line(fix)).collect::<String>())
+    let viewer = state.viewer.clone();
+    let Range { start, end } = viewer.history(FixHistory::numbers);
+    let chunks = (start..end).step_by(CHUNK as usize).map(move |from| {
+        let fixes = viewer.history(|history| history.range(from..end.min(from + CHUNK)));
+        Bytes::from(fixes.iter().map(line).collect::<String>())
     });
     let all = std::iter::once(Bytes::from_static(head.as_bytes())).chain(chunks);
     let body = Body::from_stream(futures_util::stream::iter(all.map(Ok::<_, Infallible>)));
