@@ -4,10 +4,9 @@
 //! delays, search and refine again, expand each block, measure the noise on the residual, and compute the variance of each delay.
 //! Cost at K paths of n subcarriers with lags Q <= n^2 / 2 between them, M sensors, D streams, A beams and T delays:
 //! K A (M n + n^2 / 2 + T Q / 2) for the scan, 4 K M n D for the blocks. What a frame needs beyond its result is kept for the
-//! next frame of the thread.
+//! next frame, whichever thread takes it.
 
 use std::borrow::Cow;
-use std::cell::RefCell;
 use std::f64::consts::TAU;
 
 use model::algebra::unit_phasor;
@@ -22,6 +21,7 @@ use super::turned::{Covariance, TurnScratch, TurnedCodes};
 use super::window::searched_delays;
 use super::{BlockExpansion, DelayError, DelayEstimate, DelaySettings, DelayWindow, NodeDelays, Statistic};
 use crate::harmonic::HarmonicSeries;
+use crate::idle::Idle;
 use crate::linalg::{Instructions, dispatch};
 
 /// Estimates the delays at one node.
@@ -38,6 +38,7 @@ pub struct DelayEstimator {
     paths: Vec<PathTables>,
     /// The same for a clock whose offset is known, where that is not trusted.
     known: Option<Box<DelayEstimator>>,
+    scratch: Idle<FrameScratch>,
 }
 
 /// Tables of the path from one reflecting IRS.
@@ -63,10 +64,6 @@ struct FrameScratch {
     values: Vec<f64>,
     turn: TurnScratch,
     quality: QualityScratch,
-}
-
-thread_local! {
-    static SCRATCH: RefCell<FrameScratch> = RefCell::default();
 }
 
 impl PathTables {
@@ -143,6 +140,7 @@ impl DelayEstimator {
             arrival,
             paths,
             known,
+            scratch: Idle::default(),
         })
     }
 
@@ -207,7 +205,7 @@ impl DelayEstimator {
     }
 
     fn estimate_average(&self, frame: &CMatrix, frames: usize) -> NodeDelays {
-        SCRATCH.with_borrow_mut(|scratch| self.estimate_with(frame, frames, scratch))
+        self.scratch.with(|scratch| self.estimate_with(frame, frames, scratch))
     }
 
     fn estimate_with(&self, frame: &CMatrix, frames: usize, scratch: &mut FrameScratch) -> NodeDelays {
