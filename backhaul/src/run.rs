@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use serde::Serialize;
 use telemetry::exit::{self, Failure};
 use telemetry::listener::{Limiter, bind, bind_some, limits};
+use telemetry::process::Threads;
 use telemetry::{Endpoints, Health, HostNames, Listener, Metrics, Started, follow_certificate, process};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -73,8 +74,9 @@ pub fn main(arguments: &RelayArguments) -> ExitCode {
         Ok(plan) => plan,
         Err(code) => return code,
     };
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    process::run(ROLE, threads, async |shutdown| {
+    let sockets = std::thread::available_parallelism().map_or(1, usize::from);
+    // Names of hosts are looked up by threads that block.
+    process::run(ROLE, Threads { sockets, blocking: 16 }, async |shutdown| {
         let listeners = RelayListeners::bind(options).await?;
         let identity = options.identity()?;
         let ended = run_secured(options.clone(), plan, listeners, identity, shutdown).await;

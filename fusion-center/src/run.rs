@@ -16,7 +16,7 @@ use settings::{Layered, SettingsError};
 use telemetry::exit::{self, Failure};
 use telemetry::listener::bind;
 use telemetry::listener::limits::{self, http2_server};
-use telemetry::process;
+use telemetry::process::{self, Threads};
 use telemetry::{Health, HostNames, Listener, Loss, Metrics, Started, follow_certificate, health, http};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -128,7 +128,9 @@ pub fn main(arguments: &Layered<FusionOptions>) -> ExitCode {
     if options.fixes.as_deref().is_some_and(is_stdout) {
         telemetry::reserve_stdout();
     }
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let sockets = std::thread::available_parallelism().map_or(1, usize::from);
+    // Besides solvers: the likelihood that a viewer asks for, a request to the simulator, names of hosts, the end.
+    let threads = Threads { sockets, blocking: options.engine.workers() + 4 };
     process::run(NAME, threads, async |shutdown| {
         let listeners = FusionListeners::bind(options).await?;
         let summary = serve(options.clone(), site, solver, listeners, shutdown, Started::announce).await?;

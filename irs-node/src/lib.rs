@@ -24,6 +24,7 @@ use serde::Serialize;
 use settings::{EndpointOptions, Layered, SettingsError};
 use telemetry::exit::{self, Failure};
 use telemetry::listener::{bind_some, limits};
+use telemetry::process::Threads;
 use telemetry::{Endpoints, Health, Listener, Metrics, Started, process};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -38,8 +39,8 @@ use outbox::{Outbox, Totals};
 use reporter::Reporter;
 use worker::NodeContext;
 
-/// Threads for sockets and timers; frames are filtered on others.
-const THREADS: usize = 2;
+/// Frames are filtered, files read and hosts looked up by threads that block.
+const THREADS: Threads = Threads { sockets: 2, blocking: 4 };
 
 /// Why a node ends before it is told to.
 #[derive(Debug, thiserror::Error)]

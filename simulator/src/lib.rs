@@ -26,6 +26,7 @@ use serde::Serialize;
 use settings::{EndpointOptions, Layered};
 use telemetry::exit::{self, Failure};
 use telemetry::listener::{bind_some, limits};
+use telemetry::process::Threads;
 use telemetry::{Endpoints, Health, HostNames, Listener, Metrics, follow_certificate, process};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -42,8 +43,8 @@ use truth::TruthFeed;
 pub use truth::{TruthSummary, record as truth_record};
 use watchdog::Sending;
 
-/// Threads for sockets and timers; echoes are generated on others.
-const THREADS: usize = 2;
+/// Echoes are generated and written by threads that block.
+const THREADS: Threads = Threads { sockets: 2, blocking: 4 };
 
 /// How often the wait for nodes is reported.
 const WAIT_REPORT: Duration = Duration::from_millis(500);

@@ -28,13 +28,27 @@ pub fn prepare<T, E: Into<anyhow::Error>>(
     Ok(loaded)
 }
 
-/// Runs `work` with the token of the stop signal on this many threads; prints its summary, or the reason of its failure.
+/// How many threads a process has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Threads {
+    /// For sockets and timers.
+    pub sockets: usize,
+    /// At most, for what blocks: computations, files, names of hosts. Without a limit their number grows whenever the machine
+    /// stalls, and every thread keeps memory of its own.
+    pub blocking: usize,
+}
+
+/// Runs `work` with the token of the stop signal on these threads; prints its summary, or the reason of its failure.
 pub fn run<S: Serialize, F: Future<Output = anyhow::Result<S>>>(
     role: &str,
-    threads: usize,
+    threads: Threads,
     work: impl FnOnce(CancellationToken) -> F,
 ) -> ExitCode {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(threads.sockets)
+        .max_blocking_threads(threads.blocking)
+        .enable_all()
+        .build();
     let outcome = runtime.map_err(anyhow::Error::from).and_then(|runtime| {
         let outcome = runtime.block_on(async {
             let reports = tokio::spawn(log_limit::report_periodically());
@@ -57,9 +71,32 @@ pub fn run<S: Serialize, F: Future<Output = anyhow::Result<S>>>(
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use settings::SettingsError;
 
     use super::*;
+
+    const THREADS: Threads = Threads { sockets: 1, blocking: 3 };
+
+    /// Forty computations that are asked for at once are made by three threads, one after the other.
+    #[test]
+    fn no_more_threads_than_were_allowed() {
+        let ended = run("test", THREADS, |_| async {
+            let compute = || {
+                std::thread::sleep(Duration::from_millis(2));
+                std::thread::current().id()
+            };
+            let asked: Vec<_> = (0..40).map(|_| tokio::task::spawn_blocking(compute)).collect();
+            let mut used = HashSet::new();
+            for computed in asked {
+                used.insert(computed.await?);
+            }
+            assert!(used.len() <= THREADS.blocking, "{} threads", used.len());
+            Ok(used.len())
+        });
+        assert_eq!(ended, ExitCode::from(exit::CLEAN));
+    }
 
     #[test]
     fn settings_are_shown_or_checked() {
@@ -72,7 +109,7 @@ mod tests {
 
     #[test]
     fn the_code_says_how_it_ended() {
-        let ended = |outcome: anyhow::Result<u8>| run("test", 1, |_| async { outcome });
+        let ended = |outcome: anyhow::Result<u8>| run("test", THREADS, |_| async { outcome });
         assert_eq!(ended(Ok(0)), ExitCode::from(exit::CLEAN));
         assert_eq!(ended(Err(Failure::new(exit::DATA, "taken").into())), ExitCode::from(exit::DATA));
         assert_eq!(ended(Err(std::io::Error::other("gone").into())), ExitCode::from(exit::IO));
