@@ -1,10 +1,11 @@
 //! Direct position determination of one frame of spectra.
 //!
-//! Bound at K = 3: 529 points of K L products in single precision, 1.3 Mflop; beams of the scan 0.5 Mflop; some ten
+//! Bound at K = 3: a third of 529 points of K L products in single precision, 0.4 Mflop; beams of the scan 0.5 Mflop; some ten
 //! evaluations of the ascent with derivatives at 90 kflop, 0.9 Mflop. At the quarter of the peak that code without AVX2 has
-//! (12 Gflop/s of double, 24 of single precision) 180 us. Measured 375 us on an AMD EPYC. With more IRSs the segments that a point sums over
-//! get shorter (L / K subcarriers), and their ends cost more than they do: 2.5 ms at K = 8, 12 ms at K = 16.
+//! (12 Gflop/s of double, 24 of single precision) 110 us. Measured 260 us on an AMD EPYC, 1.5 ms at K = 8, 6.4 ms at K = 16. With the whole
+//! grid it was 360 us, 2.3 ms and 11.4 ms in the same run, and in space (`locate_in_space`) 18.7 instead of 8.9 ms from spectra.
 
+use hyloc_estimation::delay::DelayEstimator;
 use hyloc_estimation::direct::{ClockPrior, Combination, DirectLocator, DirectSettings, Evidence, Survey};
 use model::scenario::ring;
 use model::{EchoSource, Point, Scenario};
@@ -39,7 +40,32 @@ fn locate(bencher: divan::Bencher, count: usize) {
         .bench_local_values(|evidence| locator.locate(&locator.survey(evidence)).expect("found"));
 }
 
-/// The same with unknown clocks: known to a nanosecond from earlier frames, and not known at all.
+/// The hall of `deploy/scenarios`, whose grid in space has 13 248 points: spectra or blocks to position.
+#[divan::bench(args = [true, false])]
+fn locate_in_space(bencher: divan::Bencher, spectra: bool) {
+    let hall: Scenario =
+        toml::from_str(include_str!("../../deploy/scenarios/hall.toml")).expect("a valid scenario");
+    let source = EchoSource::new(&hall).expect("the scenario is valid");
+    let system = source.system();
+    let locator = DirectLocator::new(system, DirectSettings::default()).expect("a small area");
+    let mut evidence = locator.evidence();
+    for l in 0..system.irs_count() {
+        let node = DelayEstimator::new(system, l).expect("a valid system");
+        let report = node.estimate(&source.frame(l, 0, source.target_m(0))).expect("a frame of this system");
+        for (k, path) in report.paths.iter().enumerate() {
+            let added = match spectra {
+                true => evidence.spectrum(l, k, &path.spectrum, report.noise_power_w),
+                false => evidence.block(l, k, &path.expansion(), report.noise_power_w),
+            };
+            added.expect("it fits");
+        }
+    }
+    bencher
+        .with_inputs(|| evidence.clone())
+        .bench_local_values(|evidence| locator.locate(&locator.survey(evidence)).expect("found"));
+}
+
+/// Spectra of Table I with unknown clocks: known to a nanosecond from earlier frames, and not known at all.
 #[divan::bench(args = [1.0, 100.0], sample_count = 20)]
 fn locate_with_unknown_clocks(bencher: divan::Bencher, deviation_ns: f64) {
     let (locator, evidence) = scene(3);

@@ -26,9 +26,10 @@ use tracking::{Birth, FrameUpdate, Observation, PositionLaw, Predicted, Updated,
 use super::certainty::informative_share;
 use super::joint::{JointLikelihood, OthersNode};
 use super::likelihood::Term;
-use super::locate::{DirectLocator, Survey, noise_factor};
+use super::locate::{DirectLocator, noise_factor};
 use super::posterior::Hypotheses;
 use super::residual::ResidualMaps;
+use super::survey::Survey;
 use crate::ascent::{Expansion, climb_roughly};
 
 /// Tracks that exist with more than this probability are projected out for the others.
@@ -94,7 +95,7 @@ impl DirectLocator {
             return None;
         }
         let (energy, entries) = survey.evidence.spectral_energy();
-        let top = survey.values.total.iter().copied().fold(0.0, f64::max);
+        let top = self.all_totals(survey).iter().copied().fold(0.0, f64::max);
         Some(FollowedFrame { locator: self, survey, settings, energy, top, entries })
     }
 }
@@ -273,7 +274,10 @@ impl FollowedFrame<'_> {
             let others = self.others(present_m);
             let state = self.locator.scene.layout().joint_coordinates(present_m);
             let map = (!present_m.is_empty()).then(|| maps.map(&state, &others, f64::MAX));
-            let peaks = places.peaks(map.as_ref().unwrap_or(&self.survey.values.total));
+            let peaks = match &map {
+                Some(map) => places.peaks(map),
+                None => places.peaks(self.locator.all_totals(self.survey)),
+            };
             (peaks.into_iter(), self.hypotheses(&others), others)
         };
         let log_density = self.settings.birth_density.ln();

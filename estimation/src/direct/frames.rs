@@ -20,9 +20,10 @@ use std::collections::BTreeMap;
 use super::certainty::Certainty;
 use super::detection::Velocities;
 use super::likelihood::{Term, TermMemory, spectral_total, terms, total, total_expansion};
-use super::locate::{AlternativePosition, DirectLocator, Missed, NEGLIGIBLE, Survey, noise_factor};
+use super::locate::{AlternativePosition, DirectLocator, Missed, NEGLIGIBLE, noise_factor};
 use super::moments::Moments;
 use super::posterior::{Hypotheses, NormalPeak, Posterior, log_mean};
+use super::survey::Survey;
 use crate::ascent::{Expansion, Summit, climb};
 use crate::location::Caution;
 
@@ -144,7 +145,7 @@ impl DirectLocator {
 
     /// Whether a frame certainly sees the target elsewhere: the target does not have a constant velocity.
     fn strays(&self, survey: &Survey, at: Point) -> bool {
-        let top = survey.values.total.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let top = self.all_totals(survey).iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let chance = self.region.false_alarm_probability(top, survey.evidence.gains(), None, &[]);
         chance < CERTAIN && top - self.log_likelihood(survey, at) > MOST_LOSS
     }
@@ -179,7 +180,7 @@ impl DirectLocator {
         for velocity in self.tried_velocities(half, most_speed) {
             let mut total = vec![0.0; places.points()];
             for (time, survey) in &batch.frames {
-                places.add_shifted(&mut total, &survey.values.total, &(&velocity * *time));
+                places.add_shifted(&mut total, self.all_totals(survey), &(&velocity * *time));
             }
             for (point, value) in places.peaks(&total).into_iter().take(MOST_CLIMBS) {
                 let at = places.coordinates(point);
@@ -240,7 +241,7 @@ impl DirectLocator {
         let mut posterior = Posterior::normal(&NormalPeak::new(position.clone())?)?;
         let here = batch.terms(self, &summit.at, Combination::NonCoherent, false, &mut TermMemory::default());
         let near = total(&here) - NEGLIGIBLE * noise_factor;
-        let totals = batch.frames.iter().map(|(_, survey)| survey.values.total.as_slice()).collect();
+        let totals = batch.frames.iter().map(|(_, survey)| self.all_totals(survey)).collect();
         let totals = self.best_along(batch, tried, totals, &[0.0]);
         self.look_around(
             &mut posterior,

@@ -8,7 +8,7 @@
 use nalgebra::DMatrix;
 
 use super::block::{block_reach, block_term};
-use super::coarse::{Beamed, CoarseGrid};
+use super::coarse::{CoarseGrid, SplitRow};
 use super::evidence::{NodeEvidence, PathEvidence};
 use super::likelihood::{bearing_term, cascade_delay_s, delay_term};
 use super::scene::Scene;
@@ -105,7 +105,7 @@ impl CoarseGrid {
         &self,
         scene: &Scene,
         [l, k]: [usize; 2],
-        beamed: &Beamed,
+        beamed: &[SplitRow],
         turns: &DMatrix<f32>,
         points: std::ops::Range<usize>,
         all: &mut LagValues,
@@ -113,7 +113,7 @@ impl CoarseGrid {
         let own = scene.range(k);
         let mut products = DMatrix::<f32>::zeros(2 * own.len(), points.len());
         for (mut column, point) in products.column_iter_mut().zip(points) {
-            let (re, im) = &beamed.spectra[self.beam_of(l, point)];
+            let (re, im) = &beamed[self.beam_of(l, point)];
             let (w_re, w_im) = self.atom(point, l);
             for (i, n) in self.slot(k).take(own.len()).enumerate() {
                 column[i] = re[n] * w_re[n] - im[n] * w_im[n];
@@ -164,15 +164,16 @@ mod tests {
         let lag = |i: i32| Lag { offset_s: 4e-9 * f64::from(i), log_prior: -0.2 * f64::from(i * i) };
         let lags: Vec<Lag> = (-3..7).map(lag).collect();
         for kind in KINDS {
-            for (l, node) in scene.evidence(0, TARGET_M, |_, _| kind).nodes.iter().enumerate() {
+            let evidence = scene.evidence(0, TARGET_M, |_, _| kind);
+            for (l, node) in evidence.nodes.iter().enumerate() {
+                let mut alone = scene.locator.evidence();
                 let mut expected = vec![(f64::NEG_INFINITY, 0.0); grid.points()];
                 for lag in &lags {
-                    let mut shifted = node.clone();
-                    shifted.retime(lag.offset_s, &known.layout().phasors(lag.offset_s));
-                    let mut sums = vec![lag.log_prior; grid.points()];
-                    grid.each_value(known, l, &shifted, |point, _, value| sums[point] += value);
-                    for (best, sum) in expected.iter_mut().zip(sums).filter(|(best, sum)| *sum > best.0) {
-                        *best = (sum, lag.offset_s);
+                    alone.nodes[l] = node.clone();
+                    alone.nodes[l].retime(lag.offset_s, &known.layout().phasors(lag.offset_s));
+                    for (best, value) in expected.iter_mut().zip(grid.values(known, &alone).total) {
+                        let sum = value + lag.log_prior;
+                        *best = if sum > best.0 { (sum, lag.offset_s) } else { *best };
                     }
                 }
                 let found = grid.best_lags(known, l, node, &lags);

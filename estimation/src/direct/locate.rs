@@ -9,12 +9,13 @@ use nalgebra::{DMatrix, DVector};
 
 use super::certainty::Certainty;
 use super::clocks::{ClockUpdate, SurveyClocks};
-use super::coarse::{CoarseGrid, TooLarge, Values};
+use super::coarse::{CoarseGrid, TooLarge};
 use super::detection::{SearchRegion, resolution_m};
 use super::evidence::Evidence;
 use super::likelihood::{TargetState, Term, terms, total};
 use super::posterior::{Posterior, log_mean};
 use super::scene::Scene;
+use super::survey::Survey;
 use super::timing::too_weak;
 use crate::ascent::Expansion;
 use crate::idle::Idle;
@@ -124,15 +125,6 @@ pub enum Missed {
     Unobservable,
 }
 
-/// The evidence of a frame with its likelihood on the coarse grid, the first step of every fix from that frame.
-#[derive(Debug, Clone)]
-pub struct Survey {
-    pub(super) evidence: Evidence,
-    pub(super) values: Values,
-    /// None where clocks are trusted.
-    pub(super) clocks: Option<SurveyClocks>,
-}
-
 /// The direct method for a system, with its tables.
 #[derive(Debug, Clone)]
 pub struct DirectLocator {
@@ -170,19 +162,6 @@ impl DirectLocator {
     /// The log-likelihood ratio of a target at a point; NaN for a survey of another system.
     pub fn log_likelihood(&self, survey: &Survey, point: Point) -> f64 {
         if self.fits(survey) { total(&self.terms(&survey.evidence, point.into())) } else { f64::NAN }
-    }
-
-    /// Whether a survey is one of this system.
-    pub(super) fn fits(&self, survey: &Survey) -> bool {
-        survey.values.total.len() == self.grid.points() && survey.evidence.is_like(&self.evidence())
-    }
-
-    /// Computes the likelihood on the coarse grid; evidence for another system is ignored.
-    pub fn survey(&self, evidence: Evidence) -> Survey {
-        let empty = self.evidence();
-        let evidence = if evidence.is_like(&empty) { evidence } else { empty };
-        let values = self.grid.values(&self.scene, &evidence);
-        Survey { evidence, values, clocks: None }
     }
 
     /// The position of the target, if one is detected.
@@ -264,10 +243,11 @@ impl DirectLocator {
         };
         let mut posterior = posterior.ok_or(Missed::Unobservable)?;
         let near = summit.value - NEGLIGIBLE * noise_factor;
+        let total = self.totals_above(survey, near);
         self.look_around(
             &mut posterior,
             &at.rows(0, axes).into_owned(),
-            |point| survey.values.total[point] > near,
+            |point| total[point] > near,
             |points| {
                 if let Some(clocks) = clocks.filter(|clocks| !clocks.lags_m.is_empty()) {
                     return points
@@ -392,12 +372,21 @@ impl DirectLocator {
         self.grid.places.holds(at, 1.0)
     }
 
-    /// The path or sensing node with the largest loss at the fix compared with its own best position, if that is significant.
+    /// The loss from which on a path or node disagrees.
     ///
     /// The loss of a path without a fault is half a chi-square variable of a few degrees of freedom. A path of noise alone
     /// has its peak anywhere, and over n resolution cells exceeds t with probability n e^-t. The threshold is the larger of
     /// the two.
-    fn disagreeing(&self, Survey { evidence, values, .. }: &Survey, at: TargetState) -> Option<Disagreement> {
+    pub(super) fn least_loss(&self, evidence: &Evidence) -> f64 {
+        let places = &self.grid.places;
+        let cells: f64 = (0..places.dimensions()).map(|i| places.extent(i) / self.resolution_m).product();
+        (cells.max(1.0) * evidence.terms() as f64 / self.settings.fault_probability).ln()
+    }
+
+    /// The path or sensing node with the largest loss at the fix compared with its own best position, if that is significant.
+    /// A path or node whose highest value is below the threshold has no such loss: terms of spectra are not negative.
+    fn disagreeing(&self, survey: &Survey, at: TargetState) -> Option<Disagreement> {
+        let (evidence, values) = (&survey.evidence, self.searched_values(survey));
         let count = self.scene.irs_count();
         let mut here = vec![f64::INFINITY; count * count];
         let mut sensor_here = vec![0.0; count];
@@ -415,10 +404,7 @@ impl DirectLocator {
             fault: Fault::SensorDelays { node },
             loss: values.highest_sensor[node] - sensor_here[node],
         });
-        let places = &self.grid.places;
-        let cells: f64 = (0..places.dimensions()).map(|i| places.extent(i) / self.resolution_m).product();
-        let cells = cells.max(1.0);
-        let threshold = (cells * evidence.terms() as f64 / self.settings.fault_probability).ln();
+        let threshold = self.least_loss(evidence);
         // The fault is that of the whole node where all of its paths disagree.
         let worst = paths.chain(sensors).filter(|d| d.loss.is_finite() && d.loss > threshold);
         worst.max_by(|a, b| a.loss.total_cmp(&b.loss))

@@ -21,10 +21,11 @@
 //! Each is a log-likelihood ratio, so that any mixture can be added, and each exceeds t on noise alone with
 //! probability e^-t at most. The threshold of the detection test is based on this.
 //!
-//! Steps: a coarse search over the coverage area from tables made once per system ([`Survey`]), Gauss-Newton from
+//! Steps: a coarse search over the coverage area from tables made once per system ([`Survey`]), in two levels, Gauss-Newton from
 //! the best few peaks, exclusion of paths that disagree, the test whether there is a target,
 //! covariance from the information. Several frames: [`DirectLocator::locate_frames`].
 
+mod beamforming;
 mod block;
 mod block_products;
 mod certainty;
@@ -35,6 +36,7 @@ mod evidence;
 mod follow;
 mod frames;
 mod grid;
+mod interpolation;
 mod joint;
 mod lags;
 mod layout;
@@ -47,10 +49,12 @@ mod residual;
 mod scene;
 mod several;
 mod surface;
+mod survey;
 mod target_list;
 #[cfg(test)]
 mod test_scene;
 mod timing;
+mod values;
 
 pub use clocks::{ClockPrior, ClockPriorError, ClockUpdate};
 pub use coarse::TooLarge;
@@ -61,8 +65,7 @@ pub(crate) use frames::MOST_LOSS;
 pub use frames::{Combination, MovingFix};
 pub use joint::{Clocks, JointError, JointFix, JointSettings, locate_jointly};
 pub use layout::{Layout, LayoutError, LayoutIrs};
-pub use locate::{
-    AlternativePosition, DirectFix, DirectLocator, DirectSettings, Disagreement, Missed, Survey,
-};
+pub use locate::{AlternativePosition, DirectFix, DirectLocator, DirectSettings, Disagreement, Missed};
 pub use surface::LikelihoodMap;
+pub use survey::Survey;
 pub use target_list::{LocatedTarget, MOST_TARGETS, TargetList};

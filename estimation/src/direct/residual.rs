@@ -10,8 +10,9 @@ use nalgebra::DVector;
 use num_complex::{Complex32, Complex64};
 
 use super::joint::{JointLikelihood, LEAST_LEFT, OthersNode};
-use super::locate::{DirectLocator, Survey};
+use super::locate::DirectLocator;
 use super::moments::inner;
+use super::survey::Survey;
 
 /// Largest number of targets whose tables are kept.
 const MOST_TABLES: usize = 32;
@@ -73,7 +74,10 @@ impl<'a> ResidualMaps<'a> {
                 let place = node.l * irs + path.k;
                 match &self.data {
                     Some((_, table)) => sums.begin(part(table, place, points)),
-                    None => sums.begin_with(self.survey.values.products[place..].iter().step_by(irs * irs)),
+                    None => {
+                        let products = &self.locator.all_values(self.survey).products;
+                        sums.begin_with(products[place..].iter().step_by(irs * irs));
+                    }
                 }
                 for (i, explained) in path.explained.iter().enumerate() {
                     sums.along.0.fill(0.0);

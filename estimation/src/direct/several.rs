@@ -16,8 +16,9 @@ use nalgebra::{DMatrix, DVector};
 
 use super::clocks::SurveyClocks;
 use super::joint::{JointLikelihood, OthersNode, losses};
-use super::locate::{DirectLocator, Missed, NEARLY_AS_HIGH, Survey, noise_factor};
+use super::locate::{DirectLocator, Missed, noise_factor};
 use super::residual::ResidualMaps;
+use super::survey::Survey;
 use super::target_list::{LocatedTarget, MOST_TARGETS, TargetList};
 use crate::ascent::{Expansion, Summit, climb, climb_roughly};
 
@@ -142,7 +143,10 @@ impl SeveralSearch<'_> {
         let map = (targets > 0)
             .then(|| self.maps.map(&present.at, &others, self.sharpness(&present.here, targets)));
         let places = &self.locator.grid.places;
-        let peaks = places.peaks(map.as_ref().unwrap_or(&self.survey.values.total));
+        let peaks = match &map {
+            Some(map) => places.peaks(map),
+            None => places.peaks(self.locator.all_totals(self.survey)),
+        };
         // What a peak may have between the points.
         let most = |value: f64| value * (1.0 + 2.0 * self.locator.grid.loss);
         let promising = |value: f64| {
@@ -150,7 +154,7 @@ impl SeveralSearch<'_> {
             self.is_detected(most(value), noise)
         };
         let top = peaks.first().map_or(0.0, |peak| peak.1);
-        let least = top - self.locator.grid.loss * top.abs() - NEARLY_AS_HIGH;
+        let least = self.locator.grid.least_peak(top);
         let peaks: Vec<(usize, f64)> =
             peaks.into_iter().take(MOST_STARTS).filter(|peak| promising(peak.1)).collect();
         // What is left may be due to a target in the wrong place.

@@ -1,6 +1,7 @@
 //! The likelihood of a frame over the coverage area, for display: why a fix is sure, or what else explains the data.
 
-use super::locate::{DirectLocator, Survey};
+use super::locate::DirectLocator;
+use super::survey::Survey;
 
 /// The likelihood on the points of the coarse grid.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,7 +25,7 @@ impl DirectLocator {
         let places = &self.grid.places;
         let (&[columns, rows, ..], true) = (places.counts.as_slice(), self.fits(survey)) else { return None };
         let mut values = vec![f64::NEG_INFINITY; columns * rows];
-        for layer in survey.values.total.chunks(columns * rows) {
+        for layer in self.all_totals(survey).chunks(columns * rows) {
             values.iter_mut().zip(layer).for_each(|(highest, value)| *highest = highest.max(*value));
         }
         let of = |list: &[f64]| [list[0], list[1]];

@@ -1,4 +1,4 @@
-//! Frames for unit tests: Table I with a target in the area, and what the nodes deliver of its echoes.
+//! Frames for unit tests: Table I or a hall with a target in the area, and what the nodes deliver of its echoes.
 
 use model::{EchoSource, Point, Scenario};
 
@@ -29,7 +29,16 @@ impl TestScene {
     pub fn new(power_dbm: f64) -> Self {
         let mut scenario = Scenario::default().with_power_dbm(power_dbm);
         scenario.clocks.prior_ns = 100.0;
-        let source = EchoSource::new(&scenario).unwrap();
+        Self::of(&scenario)
+    }
+
+    /// A hall in space.
+    pub fn hall() -> Self {
+        Self::of(&toml::from_str(include_str!("../../../deploy/scenarios/hall.toml")).unwrap())
+    }
+
+    pub fn of(scenario: &Scenario) -> Self {
+        let source = EchoSource::new(scenario).unwrap();
         let locator = DirectLocator::new(source.system(), DirectSettings::default()).unwrap();
         Self { source, locator }
     }

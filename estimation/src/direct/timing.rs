@@ -11,7 +11,8 @@ use super::clocks::{ClockPrior, ClockUpdate, SurveyClocks};
 use super::evidence::{Evidence, NodeEvidence, PathEvidence};
 use super::lags::Lag;
 use super::likelihood::{TargetState, Term, TermMemory, each_term};
-use super::locate::{DirectLocator, Survey};
+use super::locate::DirectLocator;
+use super::survey::Survey;
 
 /// Spacing of the lags in units of the width of the peak in delay, and largest deviation of a narrow prior in that unit.
 const LAG_SPACING: f64 = 0.35;
@@ -57,9 +58,7 @@ impl DirectLocator {
             (lags_m, profile) = (found_m, Some(total));
         }
         let mut survey = self.survey(evidence);
-        if let Some(total) = profile {
-            survey.values.total = total;
-        }
+        survey.profile = profile;
         survey.clocks = SurveyClocks::new(prior, reference_s);
         if let Some(clocks) = &mut survey.clocks {
             clocks.lags_m = lags_m;

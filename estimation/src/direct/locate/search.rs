@@ -35,14 +35,14 @@ pub(super) struct Candidate {
 
 impl DirectLocator {
     /// The highest maximum of the likelihood.
-    pub(super) fn search(&self, Survey { evidence, values, clocks }: &Survey) -> Result<Candidate, Missed> {
+    pub(super) fn search(&self, survey: &Survey) -> Result<Candidate, Missed> {
+        let Survey { evidence, clocks, .. } = survey;
         if evidence.terms() == 0 {
             return Err(Missed::NoEvidence);
         }
-        let peaks = self.grid.places.peaks(&values.total);
+        let peaks = self.grid.places.peaks(self.searched_totals(survey));
         let top = peaks.first().map_or(0.0, |peak| peak.1);
-        // A lower peak of the grid cannot belong to the highest peak or to one that is nearly as high.
-        let least = top - self.grid.loss * top.abs() - NEARLY_AS_HIGH;
+        let least = self.grid.least_peak(top);
         let offsets = clocks.as_ref().map_or(0, SurveyClocks::nodes);
         let longest = DVector::repeat(self.grid.places.dimensions() + offsets, self.longest_step_m());
         let mut summits: Vec<Summit> = peaks

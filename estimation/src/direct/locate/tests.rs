@@ -34,15 +34,19 @@ fn disagreement_is_a_loss_beyond_the_threshold() {
     let cells = (locator.grid.places.extent(0) / locator.resolution_m).powi(2);
     assert!(cells > 2.0 && here.len() == 9);
     let threshold = (cells * 9.0 / locator.settings.fault_probability).ln();
-    survey.values.highest.fill(f64::NEG_INFINITY);
-    survey.values.highest_sensor.fill(f64::NEG_INFINITY);
-    survey.values.highest[5] = here[5] + threshold - 0.01;
+    let mut values = locator.searched_values(&survey).clone();
+    values.highest.fill(f64::NEG_INFINITY);
+    values.highest_sensor.fill(f64::NEG_INFINITY);
+    values.highest[5] = here[5] + threshold - 0.01;
+    survey.searched = values.clone().into();
     assert_eq!(locator.disagreeing(&survey, TARGET_M.into()), None);
-    survey.values.highest[5] += 0.02;
+    values.highest[5] += 0.02;
+    survey.searched = values.clone().into();
     let found = locator.disagreeing(&survey, TARGET_M.into()).unwrap();
     assert_eq!(found.fault, Fault::Path { sensor: 1, reflector: 2 });
     assert!((found.loss - threshold - 0.01).abs() < 1e-9);
-    survey.values.highest_sensor[2] = here[6] + here[7] + here[8] + threshold + 1.0;
+    values.highest_sensor[2] = here[6] + here[7] + here[8] + threshold + 1.0;
+    survey.searched = values.into();
     let found = locator.disagreeing(&survey, TARGET_M.into()).unwrap();
     assert_eq!(found.fault, Fault::SensorDelays { node: 2 });
     assert!((found.loss - threshold - 1.0).abs() < 1e-9);
@@ -110,7 +114,7 @@ fn the_second_climb_allocates_nothing() {
                 false => locator.survey(evidence),
             };
             let clocks = survey.clocks.as_ref();
-            let peaks = locator.grid.places.peaks(&survey.values.total);
+            let peaks = locator.grid.places.peaks(locator.searched_totals(&survey));
             let starts: Vec<_> = peaks.iter().take(4).map(|peak| locator.start(peak.0, clocks)).collect();
             let longest = DVector::repeat(starts[0].len(), locator.longest_step_m());
             let before = own_allocations();
