@@ -3,10 +3,10 @@
 //! The search needs the likelihood only where it is nearly as high as the highest, and of every path and every node only its highest
 //! value. So the first level of the grid is computed, and of the other points those that may matter by their bounds
 //! ([`interpolation`](super::interpolation)): a point whose likelihood may exceed the limit below, all paths of a node that may be higher
-//! there than anywhere before, and a path that may be. What is left out is proven not to matter, so that peaks above the limit and the
-//! highest values are those of the whole grid to the last bit; where the likelihood was not computed, its bound is stated. Table I
-//! at 40, 50 and 60 dBm: 43, 31 and 29 % of the products, of which the first level is 27 %; a hall in space: 43 %. Where no target is
-//! detected, as at 30 dBm, all of them.
+//! there than anywhere before, and a path that may be. What is left out is proven not to matter, so that peaks above the limit and those
+//! highest values that can make a path or node disagree are those of the whole grid to the last bit; where the likelihood was not
+//! computed, its bound is stated. Table I at 40, 50 and 60 dBm: 43, 31 and 29 % of the products, of which the first level is 27 %; a
+//! hall in space: 43 %. At 30 dBm it is all of them.
 //!
 //! Blocks are computed everywhere: their likelihood as a function of the delay is so wide that it vanishes only at 2 % of the points
 //! of Table I. Delays and bearings cost nothing.

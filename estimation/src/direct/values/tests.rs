@@ -43,7 +43,7 @@ fn values_on_the_grid_are_those_of_the_likelihood() {
 }
 
 /// A target somewhere in the area.
-fn target_m(scene: &TestScene, i: u64) -> Point {
+fn place_m(scene: &TestScene, i: u64) -> Point {
     let part = |step: f64| ((i as f64 + 1.0) * step).fract();
     scene.source.system().coverage.at_height(part(0.618_034), part(0.754_878), part(0.569_840))
 }
@@ -58,7 +58,7 @@ fn frames(scene: &TestScene, count: u64) -> impl Iterator<Item = Evidence> {
     ];
     (0..count).map(move |frame| {
         let kind = delivered[frame as usize % 3];
-        let mut evidence = scene.evidence(frame, target_m(scene, frame), kind);
+        let mut evidence = scene.evidence(frame, place_m(scene, frame), kind);
         if frame % 2 == 1 {
             evidence.nodes[1].retime(-20e-9, &scene.locator.scene.layout().phasors(-20e-9));
         }
@@ -103,7 +103,7 @@ fn most_is_left_out() {
         let DirectLocator { scene: known, grid, .. } = &scene.locator;
         let (mut computed, mut all) = (0, 0);
         for frame in 0..8 {
-            let evidence = scene.evidence(frame, target_m(&scene, frame), |_, _| Kind::Spectrum);
+            let evidence = scene.evidence(frame, place_m(&scene, frame), |_, _| Kind::Spectrum);
             let least = scene.locator.least_loss(&evidence);
             computed += grid.searched_values(known, &evidence, least).computed;
             all += grid.values(known, &evidence).computed;
