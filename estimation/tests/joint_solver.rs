@@ -27,7 +27,7 @@ fn table(blocks: &Blocks) -> Table {
 #[test]
 fn the_objective_is_as_accurate_as_asked_for() {
     for seed in 0..5 {
-        for power in [40.0, 50.0, 60.0] {
+        for power in [40.0, 50.0, 60.0, 90.0] {
             let problem = problem(&scene(&Scenario::default().with_seed(seed).with_power_dbm(power)));
             let objective = |tolerance| {
                 let settings = AdmmSettings { tolerance, max_iterations: 20_000, ..AdmmSettings::default() };

@@ -41,6 +41,9 @@ const SINGLE_RESIDUAL: f64 = 1e-4;
 /// Least tolerance of an objective that is found in single precision.
 const SINGLE_TOLERANCE: f64 = 1e-5;
 
+/// Units of rounding by which a sum over the entries of all blocks may be off.
+const ROUNDINGS: f64 = 32.0;
+
 /// Settings of the solver.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AdmmSettings {
@@ -271,7 +274,8 @@ impl<'a> Run<'a> {
             let rho = shared.penalty.rho();
             self.norms = update_blocks(groups, rho, self.settings.relaxation);
             self.travel.add(&self.norms, rho);
-            self.error = self.travel.relative_error(&self.norms, rho, self.constant);
+            let rounding = ROUNDINGS * T::EPSILON;
+            self.error = self.travel.relative_error(&self.norms, rho, self.constant, rounding);
             let (primal, dual) = self.norms.relative();
             if self.is_accurate() || primal.max(dual) < least_residual || !self.norms.is_finite() {
                 return;

@@ -77,12 +77,20 @@ impl Travel {
         self.multiplier = self.multiplier * kept + rho * norms.multiplier_step.sqrt();
     }
 
-    /// Estimated relative error of the Lagrangian; `constant` is what [`Norms::lagrangian`] lacks.
-    pub fn relative_error(&self, norms: &Norms, rho: f64, constant: f64) -> f64 {
+    /// Estimated relative error of the Lagrangian. `constant` is what [`Norms::lagrangian`] lacks, and `rounding` the share of it by
+    /// which their sum may be off: for strong signals the two nearly cancel.
+    pub fn relative_error(&self, norms: &Norms, rho: f64, constant: f64, rounding: f64) -> f64 {
         let below = rho * norms.dual.sqrt() * self.point;
         let above = norms.primal.sqrt() * self.multiplier;
         let error = SAFETY * 2.0 * below.max(above);
-        if error == 0.0 { 0.0 } else { error / (norms.lagrangian + constant).max(0.0) }
+        let least = norms.lagrangian + constant - rounding * constant;
+        if error == 0.0 {
+            0.0
+        } else if least > 0.0 && least.is_finite() {
+            error / least
+        } else {
+            f64::INFINITY
+        }
     }
 }
 
@@ -123,10 +131,12 @@ mod tests {
     fn errors_are_of_second_order() {
         let travel = Travel { steps: 9.0, point: 0.5, multiplier: 0.25 };
         let norms = Norms { primal: 4.0, dual: 9.0, lagrangian: 60.0, ..Norms::default() };
-        assert_eq!(travel.relative_error(&norms, 0.1, 40.0), SAFETY * 2.0 * 2.0 * 0.25 / 100.0);
-        assert_eq!(travel.relative_error(&norms, 1.0, 40.0), SAFETY * 2.0 * 3.0 * 0.5 / 100.0);
-        // A Lagrangian that is not positive yet says nothing about relative errors.
-        assert_eq!(travel.relative_error(&norms, 1.0, -70.0), f64::INFINITY);
-        assert_eq!(travel.relative_error(&Norms::default(), 1.0, 0.0), 0.0);
+        assert_eq!(travel.relative_error(&norms, 0.1, 40.0, 0.0), SAFETY * 2.0 * 2.0 * 0.25 / 100.0);
+        assert_eq!(travel.relative_error(&norms, 1.0, 40.0, 0.5), SAFETY * 2.0 * 3.0 * 0.5 / 80.0);
+        // A Lagrangian that is not positive, or lost in rounding, says nothing about relative errors.
+        assert_eq!(travel.relative_error(&norms, 1.0, -70.0, 0.0), f64::INFINITY);
+        assert_eq!(travel.relative_error(&norms, 1.0, 1e9, 1.0001), f64::INFINITY);
+        assert_eq!(travel.relative_error(&norms, 1.0, f64::INFINITY, 0.0), f64::INFINITY);
+        assert_eq!(travel.relative_error(&Norms::default(), 1.0, 0.0, 0.0), 0.0);
     }
 }
