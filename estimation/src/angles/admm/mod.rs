@@ -11,7 +11,7 @@
 //!
 //! Steps 2 to 4 of a block need no other block, so that an iteration is one parallel pass over groups of blocks, and
 //! sums over blocks are taken in a fixed order: the result does not depend on the number of threads.
-//! The iteration ends when the estimated error of the objective ([`stopping`]) is below the tolerance. The penalty is adapted
+//! The iteration ends when the estimated error of the objective (`stopping.rs`) is below the tolerance. The penalty is adapted
 //! to balance the primal residual ||Z - B|| and the dual residual, each relative to the norm of its terms.
 //! Iterations are in single precision until the residuals are below 1e-4, far above its rounding, then in
 //! double precision if the tolerance asks for more. The units of the problem do not matter: blocks and signals are divided by powers of
