@@ -201,9 +201,9 @@ async fn the_end_loses_no_acknowledged_block() {
             node.send(echoes.report(node.index, frame)).await;
         }
     }
-    assert_eq!(nodes[0].acknowledgement().await.unwrap().frame, 0);
+    // Frames that are solved at the same time are acknowledged in any order.
+    let mut acknowledged = vec![nodes[0].acknowledgement().await.unwrap().frame];
     center.ask_to_stop();
-    let mut acknowledged = vec![0];
     while let Ok(Some(told)) = within(nodes[0].acknowledgements.message()).await {
         assert_eq!(told.fused, 3);
         acknowledged.push(told.frame);
