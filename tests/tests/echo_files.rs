@@ -96,9 +96,13 @@ fn a_run_from_files_has_the_fixes_of_the_live_run() {
     assert!(fixes.iter().all(|(.., fix)| fix["run"] == summary["run"]), "the run of the files");
     let truth = std::fs::read_to_string(file("truth.jsonl")).unwrap();
     let truth: Vec<Value> = truth.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(live.iter().any(|(.., fix)| fix["truth"].is_object()));
     for (line, (frame, .., fix)) in truth.iter().zip(&live) {
         assert_eq!((&line["run"], count(line, "frame")), (&summary["run"], *frame));
-        assert_eq!(line["targets"][0]["position_m"], fix["truth"]["position_m"]);
+        // No fix waits for the truth, which may come too late for the first one.
+        if fix["truth"].is_object() {
+            assert_eq!(line["targets"][0]["position_m"], fix["truth"]["position_m"]);
+        }
         assert_eq!(
             (&line["targets"][0]["identity"], line["targets"][0]["rcs_m2"].is_f64()),
             (&Value::from(0), true)
