@@ -38,23 +38,26 @@ pub fn skipped(test: &str, why: &str) {
     }
 }
 
+/// A command of cargo in the directory of the workspace, without the variables by which cargo has told this test its package. Build
+/// scripts that depend on them would run again, and everything above them would be built again, here and in the next test run.
+pub fn cargo(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO"));
+    command.args(arguments).current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    let package = |name: &String| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+    let told = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok()).filter(package);
+    told.for_each(|name| {
+        command.env_remove(name);
+    });
+    command
+}
+
 /// Path of an executable of the workspace, which is built if necessary.
 pub fn executable(name: &str) -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     let directory = BUILT.get_or_init(|| {
-        let status = Command::new(env!("CARGO"))
-            .args(["build", "--quiet", "--bins"])
-            .args([
-                "-p",
-                "hyloc",
-                "-p",
-                "hyloc-fusion-center",
-                "-p",
-                "hyloc-irs-node",
-                "-p",
-                "hyloc-simulator",
-            ])
-            .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+        let packages = ["hyloc", "hyloc-fusion-center", "hyloc-irs-node", "hyloc-simulator"];
+        let status = cargo(&["build", "--quiet", "--bins"])
+            .args(packages.map(|package| format!("--package={package}")))
             .status()
             .expect("cargo runs");
         assert!(status.success(), "the executables do not build");

@@ -4,14 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::{env, fs};
 
+use hyloc_tests::process::cargo;
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
-
-fn cargo(arguments: &[&str], directory: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO"));
-    command.args(arguments).current_dir(directory);
-    command
 }
 
 fn succeed(command: &mut Command) -> Output {
@@ -31,7 +27,7 @@ fn expected_output(source: &str) -> String {
 #[test]
 fn every_example_prints_what_its_source_says() {
     // Built with the tests of the workspace; this builds them for a single test.
-    succeed(&mut cargo(&["build", "--quiet", "--workspace", "--examples"], &root()));
+    succeed(&mut cargo(&["build", "--quiet", "--workspace", "--examples"]));
     // target/debug/deps/this-test
     let test = env::current_exe().unwrap();
     let executables = test.ancestors().nth(2).unwrap().join("examples");
@@ -86,6 +82,7 @@ fn a_crate_outside_the_workspace_locates_a_target() {
     fs::write(package.join("src/main.rs"), OUTSIDE).unwrap();
     fs::copy(root().join("Cargo.lock"), package.join("Cargo.lock")).unwrap();
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("outside");
-    succeed(cargo(&["build", "--quiet", "--offline"], &package).env("CARGO_TARGET_DIR", &target));
+    let mut build = cargo(&["build", "--quiet", "--offline"]);
+    succeed(build.current_dir(&package).env("CARGO_TARGET_DIR", &target));
     succeed(&mut Command::new(target.join("debug/outside")));
 }
